@@ -1,0 +1,52 @@
+# make demo    clears the example model with the command line
+# make test    every check: ruff, types, tests
+# make bench   measures, in one table
+# make build   a wheel and an sdist in dist/
+# make clean   removes everything that make made
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint types bench build clean
+
+demo: $(VENV)/runtime
+	@mkdir -p build
+	$(BIN)/clearstate inspect examples/digits.t7
+	$(BIN)/clearstate clear examples/digits.t7 -o build/digits-small.t7
+	@ls -l examples/digits.t7 build/digits-small.t7 | awk '{ printf "%9d bytes  %s\n", $$5, $$NF }'
+	$(BIN)/clearstate verify examples/digits.t7 build/digits-small.t7
+
+test: lint types
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/development
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/development
+	$(BIN)/mypy
+
+bench: $(VENV)/development
+	$(BIN)/python benchmarks/bench.py
+
+build: $(VENV)/development
+	$(BIN)/python -m build --outdir dist .
+
+clean:
+	rm -rf $(VENV) .cache build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The package itself and what it needs to run. Each stamp is newer than what it was made from.
+$(VENV)/runtime: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "clearstate needs Python 3.10 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --editable .
+	@touch $@
+
+# torch goes in by itself before anything that depends on it.
+$(VENV)/development: requirements-dev.txt $(VENV)/runtime
+	$(PIP) install "$$(grep '^torch==' requirements-dev.txt)"
+	$(PIP) install --requirement requirements-dev.txt
+	@touch $@

@@ -1,0 +1,68 @@
+"""clearstate: what a trained model *is*, told from what work left behind on it.
+
+>>> import clearstate as cs
+>>> from clearstate.formats import t7
+>>> net = t7.Object("nn.Identity", t7.Table(output=t7.Tensor.of([1.0, 2.0])))
+>>> cs.inspect(net).by_role()
+{<Role.TRANSIENT: 'transient'>: 16}
+>>> cs.inspect(cs.clear_state(net)).by_role()
+{}
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .clearing import Cleared, clear_file, clear_state
+    from .errors import ClearstateError, FormatError, WrongFormat
+    from .inspecting import inspect
+    from .inventory import Entry, Inventory
+    from .roles import Role
+    from .verifying import Verdict, verify
+
+__version__ = "0.1.0"
+
+_ROOMS = {
+    "Cleared": "clearing",
+    "clear_file": "clearing",
+    "clear_state": "clearing",
+    "ClearstateError": "errors",
+    "FormatError": "errors",
+    "WrongFormat": "errors",
+    "inspect": "inspecting",
+    "Entry": "inventory",
+    "Inventory": "inventory",
+    "Role": "roles",
+    "Verdict": "verifying",
+    "verify": "verifying",
+}
+
+__all__ = [
+    "ClearstateError",
+    "Cleared",
+    "Entry",
+    "FormatError",
+    "Inventory",
+    "Role",
+    "Verdict",
+    "WrongFormat",
+    "clear_file",
+    "clear_state",
+    "inspect",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    room = _ROOMS.get(name)
+    if room is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{room}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ROOMS})

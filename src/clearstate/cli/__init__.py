@@ -1,0 +1,77 @@
+"""The command ``clearstate``: what a model file holds, made small, and proved to be the same model.
+
+Here is what all commands share: the program's name, and one sentence and exit code 2 for whatever goes wrong.
+Each command has a file of its own and imports what it needs when it runs, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import clearstate as cs
+
+from .clear import clear
+from .drawing import Exit, complain, say
+from .files import sentence
+from .inspect import inspect
+from .verify import verify
+
+app = typer.Typer(
+    name="clearstate",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+for command, summary, example in (
+    (inspect, "What a file holds, and what makes it big.", "model.t7"),
+    (clear, "Write it again without what work left behind.", "model.t7 -o small.t7"),
+    (verify, "Are two files the same model?", "model.t7 small.t7"),
+):
+    app.command(short_help=summary, epilog=f"Example: clearstate {command.__name__} {example}")(command)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        say(f"clearstate {cs.__version__}")
+        raise typer.Exit()
+
+
+@app.callback(invoke_without_command=True, epilog="Example: clearstate inspect model.t7")
+def start(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """What a trained model is, told from what work left behind on it.
+
+    Torch7 saves a model together with its outputs, input gradients and work buffers. See what a
+    file holds, drop what is not the model, and prove that the rest is untouched.
+    """
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs the command with these arguments; returns its exit code.
+
+    0: done, or the same model; 1: `verify` found differences; 2: bad input or usage, said in one sentence on stderr;
+    130: stopped by Ctrl-C; 141: whoever read the output has gone.
+    """
+    try:
+        return app(list(arguments), prog_name="clearstate", standalone_mode=False) or Exit.DONE
+    except (KeyboardInterrupt, typer.Abort):
+        return Exit.STOPPED
+    except Exception as error:
+        complain(sentence(error))
+        return Exit.REFUSED
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,162 @@
+"""``clearstate inspect``: what a file holds, by role, and why it is so big. On one screen."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+import clearstate as cs
+
+from .drawing import Exit, Line, Part, Screen, bar, cells, clean, complain, fit, percent, say, screen, wrapped
+from .files import find, long_size, readable, sentence
+
+GLOSS = {
+    "parameter": "weights",
+    "buffer": "running statistics",
+    "constant": "kernels, masks",
+    "transient": "outputs, input gradients, work buffers",
+    "gradient": "gradients of weights",
+    "optimizer": "optimizer state",
+    "training": "random-number states, loop counters",
+    "copy": "replicas of the model",
+    "slack": "bytes that no tensor sees",
+    "code": "functions, source positions",
+    "metadata": "names, settings, file structure",
+    "unknown": "tensors that nobody declared",
+}
+"""What each role is, in a few words."""
+
+PIECES = 7
+"""How many of the largest pieces one screen shows."""
+
+
+def inspect(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", hidden=True)],
+    everything: Annotated[bool, typer.Option("--all", help="Every module with every field, however many.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document a line, for each file.")] = False,
+    longs: Annotated[
+        str | None, typer.Option("--long-size", metavar="4|8", help="Bytes of a C long; found out unless given.")
+    ] = None,
+) -> None:
+    """Show what a file holds by role, what is biggest, and what clearing would save.
+
+    FILE: Torch7 files, folders (their .t7 files, at any depth) and quoted patterns.
+    """
+    size = long_size(longs)
+    failed = False
+    for number, file in enumerate(find(files)):
+        try:
+            inventory = cs.inspect(readable(file.path), long_size=size)
+        except Exception as error:
+            complain(sentence(error))
+            failed = True
+            continue
+        if as_json:
+            say(inventory.to_json())
+        else:
+            say([*([[]] if number else []), *report(inventory, screen(), everything=everything)])
+    if failed:
+        raise typer.Exit(Exit.REFUSED)
+
+
+def report(inventory: cs.Inventory, on: Screen, *, everything: bool = False) -> list[Line]:
+    """All that `inspect` prints of one file."""
+    from clearstate.roles import DROPPED_BY_DEFAULT
+
+    from .tree import drawn, forest
+
+    width = on.width
+    totals = inventory.by_role()
+    lines = [*_heading(inventory, width), [], *_roles(totals, inventory.size, width)]
+    going = [entry for entry in inventory.select(*DROPPED_BY_DEFAULT) if entry.bytes]
+    staying = [entry for entry in inventory.entries if entry.bytes and entry.shape is not None]
+    pieces, title = (going, "Largest that go") if going else (staying, "Largest pieces")
+    count = PIECES if going else min(PIECES, 4)
+    if len(pieces) > 1:
+        lines += [[], [Part(title, "strong")], *_pieces(pieces, count, width)]
+    freed = sum(entry.bytes for entry in going)
+    footer = [[], *_notes(inventory, width, everything), *_advice(inventory, freed, width)]
+    if inventory.modules:
+        rows = None if everything else max(on.height - len(lines) - len(footer) - 5, 8)
+        lines += [[], [Part("Modules", "strong")], *drawn(forest(inventory), width, rows, DROPPED_BY_DEFAULT)]
+    return [*lines, *footer]
+
+
+def _heading(inventory: cs.Inventory, width: int) -> list[Line]:
+    from clearstate.inventory import size_text
+
+    name, rest = clean(inventory.source), f"{inventory.kind}, {size_text(inventory.size)}"
+    if cells(name) + 2 + len(rest) <= width:
+        return [[Part(name, "strong"), Part(f"  {rest}")]]
+    return [[Part(name, "strong")], [Part(rest)]]
+
+
+def _roles(totals: Mapping[cs.Role, int], size: int, width: int) -> list[Line]:
+    """A line for each role: bytes, share, a bar, whether clearing drops it, and what it is."""
+    from clearstate.inventory import size_text
+    from clearstate.roles import DROPPED_BY_DEFAULT
+
+    long = max(10, min(30, width - 76))
+    lines: list[Line] = []
+    for role, count in totals.items():
+        goes = role in DROPPED_BY_DEFAULT
+        style = "goes" if goes else "stays"
+        share = f"  {role!s:<9} {size_text(count):>8} {percent(count, size):>6}  "
+        fate = "goes" if goes else "stays"
+        gloss = GLOSS[str(role)] + (f" (--drop {role})" if role.droppable and not goes else "")
+        drawn = bar(count / max(size, 1), long)
+        lines.append([Part(share), Part(f"{drawn:<{long}}", style), Part(f"  {fate:<5}  ", style), Part(gloss)])
+    return lines
+
+
+def _pieces(pieces: list[cs.Entry], count: int, width: int) -> list[Line]:
+    """The largest pieces: bytes, path, class of the module, sizes."""
+    import heapq
+
+    from clearstate.inventory import size_text
+
+    from .tree import geometry
+
+    largest = heapq.nlargest(count, pieces, key=lambda entry: entry.bytes)
+    shapes = max(len(geometry(entry)) for entry in largest)
+    shapes = min(shapes, 30)
+    room = width - 2 - 8 - 2 - 2 - shapes
+    paths = min(max(cells(clean(entry.path or "the file itself")) for entry in largest), room)
+    lines: list[Line] = [
+        [
+            Part(f"  {size_text(entry.bytes):>8}  "),
+            Part(fit(entry.path or "the file itself", paths)),
+            Part("  " + fit(geometry(entry), shapes), "faint"),
+        ]
+        for entry in largest
+    ]
+    rest = sum(entry.bytes for entry in pieces) - sum(entry.bytes for entry in largest)
+    if rest:
+        lines.append([Part(f"  {size_text(rest):>8}  … in {len(pieces) - len(largest):,} more", "faint")])
+    return lines
+
+
+def _notes(inventory: cs.Inventory, width: int, everything: bool) -> list[Line]:
+    shown = inventory.notes if everything else inventory.notes[:3]
+    lines = [line for note in shown for line in wrapped(note, width, "note: ", "      ")]
+    if len(shown) < len(inventory.notes):
+        lines.append([Part(f"      … {len(inventory.notes) - len(shown):,} more notes (--all)", "faint")])
+    return lines
+
+
+def _advice(inventory: cs.Inventory, freed: int, width: int) -> list[Line]:
+    """What clearing would save, and the command that does it."""
+    from clearstate.inventory import size_text
+
+    if not freed:
+        return [[Part("Nothing to clear: work left nothing behind here.")]]
+    stem, ending = os.path.splitext(inventory.source)
+    command = f"clearstate clear {shlex.quote(inventory.source)} -o {shlex.quote(f'{stem}-cleared{ending}')}"
+    text = f"Clearing saves {size_text(freed)} of {size_text(inventory.size)}:"
+    if len(text) + 1 + cells(clean(command)) <= width:
+        return [[Part(text + " "), Part(command, "command")]]
+    return [[Part(text)], [Part("  "), Part(command, "command")]]

@@ -1,0 +1,1 @@
+"""Files of trained models: read, cleared and written with NumPy alone."""

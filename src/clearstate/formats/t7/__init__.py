@@ -1,0 +1,41 @@
+"""Torch7's file format: the object graph of a ``.t7`` file, read and written byte for byte.
+
+>>> from clearstate.formats import t7
+>>> t7.loads(t7.dumps(t7.Table.of([1, "two", True]))).array()
+[1.0, 'two', True]
+"""
+
+from .classes import register
+from .clear import clear, not_cleared
+from .compare import Difference, compare
+from .inventory import inspect, inspect_file
+from .layout import Layout
+from .objects import Boolean, Function, Object, Storage, Table, Tensor, references
+from .reader import File, load, loads, open_file
+from .writer import dumps, save, write, written_size
+
+__all__ = [
+    "Boolean",
+    "Difference",
+    "File",
+    "Function",
+    "Layout",
+    "Object",
+    "Storage",
+    "Table",
+    "Tensor",
+    "clear",
+    "compare",
+    "dumps",
+    "inspect",
+    "inspect_file",
+    "load",
+    "loads",
+    "not_cleared",
+    "open_file",
+    "references",
+    "register",
+    "save",
+    "write",
+    "written_size",
+]

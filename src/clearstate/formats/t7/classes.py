@@ -1,0 +1,236 @@
+"""The catalog: for each Torch7 class, the role of every field and what the constructor leaves in the transient ones.
+
+The entries themselves are data, in `catalog`, one a class. Here is what an entry is, how it is looked up
+(a class inherits from its parent) and how a user adds one of their own::
+
+    register("my.Attention", transient="scores mask")
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ...roles import Role
+
+
+class Left(Enum):
+    """Kinds of thing a constructor leaves in a field."""
+
+    ABSENT = "nothing: the field does not exist (nil)"
+    TENSOR = "an empty tensor"
+    TABLE = "an empty table"
+    TENSORS = "a table of empty tensors"
+    VALUE = "a number, string or boolean"
+    STORAGE = "a torch.LongStorage of zeros"
+    FIRST = "a table of its first element only: the template of clones"
+    EMPTIED = "what is there, emptied: a tensor without elements, a table without entries, else nothing"
+
+
+class Fresh(NamedTuple):
+    """What a constructor leaves in a transient field.
+
+    ``detail`` is the tensor class where it is not the module's own type (TENSOR), how many tensors (TENSORS),
+    the value (VALUE), or how many longs (STORAGE).
+    """
+
+    left: Left
+    detail: Any = None
+
+
+Transient = Mapping[str, Fresh]
+
+
+def absent(names: str) -> Transient:
+    """These fields do not exist after construction; the first forward or backward makes them."""
+    return dict.fromkeys(names.split(), Fresh(Left.ABSENT))
+
+
+def tensor(names: str, typename: str | None = None) -> Transient:
+    """An empty tensor each: of the module's type, or of ``typename`` whatever that is (``torch.LongTensor()``)."""
+    return dict.fromkeys(names.split(), Fresh(Left.TENSOR, typename))
+
+
+def table(names: str) -> Transient:
+    """An empty table each."""
+    return dict.fromkeys(names.split(), Fresh(Left.TABLE))
+
+
+def tensors(names: str, count: int) -> Transient:
+    """A table of ``count`` empty tensors each."""
+    return dict.fromkeys(names.split(), Fresh(Left.TENSORS, count))
+
+
+def value(names: str, what: float | str | bool) -> Transient:
+    """This plain value each."""
+    return dict.fromkeys(names.split(), Fresh(Left.VALUE, what))
+
+
+def storage(names: str, count: int) -> Transient:
+    """A ``torch.LongStorage`` of ``count`` zeros each."""
+    return dict.fromkeys(names.split(), Fresh(Left.STORAGE, count))
+
+
+def clones(names: str) -> Transient:
+    """A table whose first element is the template and stays; its clones go."""
+    return dict.fromkeys(names.split(), Fresh(Left.FIRST))
+
+
+def emptied(names: str) -> Transient:
+    """What is there, emptied: for classes whose constructor nobody has described."""
+    return dict.fromkeys(names.split(), Fresh(Left.EMPTIED))
+
+
+@dataclass(frozen=True, slots=True)
+class ClassEntry:
+    """One class: the roles of its fields, its parents' included.
+
+    A field may be a path into a table field: ``data.input``. Fields that are not named hold metadata,
+    child modules (which have entries of their own), or tensors of unknown role.
+    """
+
+    name: str
+    parent: str | None = None
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    transient: Transient = field(default_factory=dict)
+    declared: bool = True
+
+    nested: frozenset[str] = frozenset()
+    """Paths of table fields that have words about their own fields."""
+
+
+BASES = ("nn.Module", "nn.Criterion")
+
+_own: dict[str, ClassEntry] = {}
+_resolved: dict[str, ClassEntry] = {}
+_ROOMS = ("nn", "criterions", "nngraph", "cudnn", "cunn", "inn", "dpnn", "rnn")
+_loaded = False
+
+
+def register(
+    name: str,
+    parent: str | None = "nn.Module",
+    *,
+    transient: Transient | str = MappingProxyType({}),
+    **roles: str,
+) -> None:
+    """Adds a class to the catalog, or replaces its entry.
+
+    Args:
+        name: the Torch7 class name.
+        parent: the class it inherits from; ``None`` for a class that is no module.
+        transient: fields that work leaves behind. A string names them; to say what the constructor leaves in
+            them, join `absent`, `tensor`, `table`, ... with ``|``.
+        roles: fields of other roles, by role name: ``parameter="weight bias"``, ``gradient=``, ``buffer=``,
+            ``constant=``, ``code=``. A field the parent has in another role moves to this one.
+
+    Raises:
+        ValueError: a keyword is no role.
+
+    >>> register("my.Attention", transient="scores mask", parameter="query")
+    >>> lookup("my.Attention").roles["scores"], lookup("my.Attention").roles["output"]
+    (<Role.TRANSIENT: 'transient'>, <Role.TRANSIENT: 'transient'>)
+    """
+    fresh = emptied(transient.replace(",", " ")) if isinstance(transient, str) else dict(transient)
+    fields = {f: Role(role) for role, names in roles.items() for f in names.replace(",", " ").split()}
+    _own[name] = ClassEntry(name, parent, fields, fresh)
+    _resolved.clear()
+
+
+def lookup(name: str) -> ClassEntry | None:
+    """The entry of a class with what it inherits, or ``None`` for a class nobody declared.
+
+    >>> lookup("nn.Linear").roles["weight"], lookup("nn.Linear").transient["output"].left
+    (<Role.PARAMETER: 'parameter'>, <Left.TENSOR: 'an empty tensor'>)
+    >>> lookup("my.Unheard") is None
+    True
+    """
+    _load()
+    entry = _resolved.get(name)
+    if entry is None and name in _own:
+        own = _own[name]
+        above = lookup(own.parent) if own.parent else None
+        roles = dict(above.roles) if above else {}
+        transient = {**(above.transient if above else {}), **own.transient}
+        roles.update(dict.fromkeys(own.transient, Role.TRANSIENT))
+        roles.update(own.roles)
+        transient = {f: fresh for f, fresh in transient.items() if roles[f] is Role.TRANSIENT}
+        entry = _resolved[name] = ClassEntry(name, own.parent, roles, transient, True, _nested(roles))
+    return entry
+
+
+def _nested(paths: Iterable[str]) -> frozenset[str]:
+    return frozenset(path[:i] for path in paths for i, char in enumerate(path) if char == ".")
+
+
+def is_a(name: str, ancestor: str) -> bool:
+    """Whether a declared class is, or inherits from, another.
+
+    >>> is_a("nn.MSECriterion", "nn.Criterion"), is_a("nn.Linear", "nn.Container")
+    (True, False)
+    """
+    _load()
+    at: str | None = name
+    while at is not None and at != ancestor:
+        entry = _own.get(at)
+        at = entry.parent if entry else None
+    return at == ancestor
+
+
+def names() -> Iterable[str]:
+    """All declared classes, sorted."""
+    _load()
+    return sorted(_own)
+
+
+COMMON_BUFFERS = (
+    "output gradInput _input _gradOutput _output _gradInput _weight _gradWeight _gradBias buffer buffer2 addBuffer "
+    "finput fgradInput ones noise indices _indices mask _mask _buffer norm _norm columns"
+)
+"""Names that nn's classes give to what forward and backward leave behind."""
+
+UNDECLARED = ClassEntry(
+    "(a class nobody declared)",
+    None,
+    {
+        **dict.fromkeys(COMMON_BUFFERS.split(), Role.TRANSIENT),
+        **dict.fromkeys(("weight", "bias"), Role.PARAMETER),
+        **dict.fromkeys(("gradWeight", "gradBias"), Role.GRADIENT),
+        **dict.fromkeys(("running_mean", "running_var", "running_std"), Role.BUFFER),
+    },
+    emptied(COMMON_BUFFERS),
+    declared=False,
+)
+"""The base rule, for classes that look like modules but that nobody declared."""
+
+
+def entry_for(name: str, fields: Iterable[Any]) -> ClassEntry | None:
+    """The entry that rules an object of this class with these fields, or ``None`` for one that is no module."""
+    entry = lookup(name)
+    if entry is None and not {"gradInput", "_type", "modules"}.isdisjoint(fields):
+        return UNDECLARED
+    return entry
+
+
+def snake_case(name: str) -> str:
+    """A Lua field name as the Python attribute of the same meaning.
+
+    >>> [snake_case(n) for n in ("nInputPlane", "kW", "padW", "gradInput", "running_mean", "fgradInput", "_gradOutput")]
+    ['n_input_plane', 'kw', 'pad_w', 'grad_input', 'running_mean', 'fgrad_input', '_grad_output']
+    """
+    return re.sub(r"(?<=[a-z0-9]{2})(?=[A-Z])|(?<=[a-z])(?=[A-Z][a-z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _load() -> None:
+    global _loaded
+    if not _loaded:
+        _loaded = True
+        users = dict(_own)
+        for room in _ROOMS:
+            importlib.import_module(f"{__package__}.catalog.{room}")
+        _own.update(users)

@@ -1,0 +1,196 @@
+"""Which elements of a storage do tensors see? Nobody misses the others, and the seen ones can move together.
+
+Views that overlap move as one group, so that they overlap in the same elements afterwards. A group's
+new places are the ranks of its seen elements; where a view could not be described by strides on the
+ranks, the group stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .objects import Storage, Tensor
+
+SEARCHED = 1 << 24
+"""Elements of a group of differently strided views up to which single gaps are looked for (144 MB of work space)."""
+
+
+class View(NamedTuple):
+    """A tensor's geometry on its storage."""
+
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    @property
+    def numel(self) -> int:
+        return int(np.prod(self.size, dtype=object)) if self.size else 0
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The first element seen, and the one after the last."""
+        reach = [(n - 1) * s for n, s in zip(self.size, self.stride, strict=True)]
+        return self.offset + sum(r for r in reach if r < 0), self.offset + sum(r for r in reach if r > 0) + 1
+
+    def steps(self) -> list[tuple[int, int]]:
+        """``(stride, size)`` of the dimensions that matter, smallest stride first."""
+        return sorted((s, n) for n, s in zip(self.size, self.stride, strict=True) if n > 1 and s)
+
+    def is_injective(self) -> bool:
+        """Whether strides alone show that no element is seen twice, but for expanded dimensions."""
+        reach = 0
+        for stride, size in self.steps():
+            if stride <= reach:
+                return False
+            reach += stride * (size - 1)
+        return True
+
+    def seen(self) -> int:
+        """The number of elements seen, of an injective view."""
+        count = 1
+        for _, size in self.steps():
+            count *= size
+        return count
+
+    def on(self, array: np.ndarray[Any, Any], base: int) -> np.ndarray[Any, Any]:
+        """The view of an array that begins at storage element ``base``."""
+        strides = [s * array.itemsize for s in self.stride]
+        return np.lib.stride_tricks.as_strided(array[self.offset - base :], self.size, strides)
+
+
+@dataclass(slots=True)
+class Group:
+    """Views that overlap: what they see, and where that is once the rest is gone.
+
+    ``runs`` are the ``(start, stop)`` elements kept; ``moved`` gives each member's index in the list of views
+    its new offset within the group and its new strides; ``fresh`` how many elements it is the first to see.
+    """
+
+    runs: list[tuple[int, int]]
+    moved: dict[int, tuple[int, tuple[int, ...]]]
+    fresh: dict[int, int]
+
+    @property
+    def count(self) -> int:
+        return sum(b - a for a, b in self.runs)
+
+
+def cover(views: Sequence[View]) -> list[Group]:
+    """The groups of overlapping views, in storage order. Views without elements are in none.
+
+    >>> columns = View(2, (3, 2), (10, 1))
+    >>> (group,) = cover([columns])
+    >>> group.runs, group.moved[0], group.fresh
+    ([(2, 4), (12, 14), (22, 24)], (0, (2, 1)), {0: 6})
+    """
+    extents = sorted((*view.extent, i) for i, view in enumerate(views) if view.numel)
+    groups: list[Group] = []
+    start = stop = -1
+    members: list[int] = []
+    for first, end, i in extents:
+        if first >= stop and members:
+            groups.append(_group(views, members, start, stop))
+            members = []
+        if not members:
+            start, stop = first, end
+        stop = max(stop, end)
+        members.append(i)
+    if members:
+        groups.append(_group(views, members, start, stop))
+    return groups
+
+
+def _group(views: Sequence[View], members: list[int], start: int, stop: int) -> Group:
+    members.sort()
+    first = views[members[0]]
+    if all(views[i] == first for i in members) and first.is_injective():
+        group = _alone(first, start)
+        return Group(
+            group.runs,
+            dict.fromkeys(members, group.moved[0]),
+            {i: group.count if i == members[0] else 0 for i in members},
+        )
+    whole = any(views[i].is_injective() and views[i].seen() == stop - start for i in members)
+    if not whole and stop - start <= SEARCHED:
+        return _searched(views, members, start, stop)
+    moved = {i: (views[i].offset - start, views[i].stride) for i in members}
+    return Group([(start, stop)], moved, _first_seen(views, members))
+
+
+def _alone(view: View, start: int) -> Group:
+    """A view that overlaps none: its elements become contiguous, in the order of its strides."""
+    steps = view.steps()
+    count = 1
+    new = {}
+    for stride, size in steps:
+        new[stride] = count
+        count *= size
+    run = 1
+    while steps and steps[0][0] == run:
+        run *= steps.pop(0)[1]
+    if not steps:
+        return Group([(start, start + run)], {0: (view.offset - start, view.stride)}, {})
+    starts = np.array([start])
+    for stride, size in steps:
+        starts = (np.arange(size)[:, None] * stride + starts).ravel()
+    strides = tuple(new.get(s, s) if n > 1 else s for n, s in zip(view.size, view.stride, strict=True))
+    runs = list(zip(starts.tolist(), (starts + run).tolist(), strict=True))
+    return Group(runs, {0: (0, strides)}, {})
+
+
+def _first_seen(views: Sequence[View], members: Iterable[int]) -> dict[int, int]:
+    """How many elements each is the first to see, an extent counted as seen altogether."""
+    fresh = {}
+    seen: list[tuple[int, int]] = []
+    for i in members:
+        first, end = views[i].extent
+        new = end - first
+        kept = []
+        for a, b in seen:
+            if b < first or a > end:
+                kept.append((a, b))
+                continue
+            new -= max(0, min(b, views[i].extent[1]) - max(a, views[i].extent[0]))
+            first, end = min(a, first), max(b, end)
+        seen = [*kept, (first, end)]
+        fresh[i] = new
+    return fresh
+
+
+def _searched(views: Sequence[View], members: list[int], start: int, stop: int) -> Group:
+    mask = np.zeros(stop - start, bool)
+    fresh = {}
+    total = 0
+    for i in members:
+        views[i].on(mask, start)[...] = True
+        now = int(np.count_nonzero(mask))
+        fresh[i], total = now - total, now
+    moved = {}
+    rank = np.cumsum(mask) - 1
+    for i in members:
+        view = views[i]
+        places = view.on(rank, start)
+        origin = int(places[(0,) * places.ndim])
+        strides = []
+        due = np.array(origin)
+        for axis, (size, stride) in enumerate(zip(view.size, view.stride, strict=True)):
+            second = int(places[tuple(int(a == axis) for a in range(places.ndim))]) if size > 1 else origin + stride
+            strides.append(second - origin)
+            due = np.add.outer(due, np.arange(size) * (second - origin))
+        if not np.array_equal(places, due):
+            same = {j: (views[j].offset - start, views[j].stride) for j in members}
+            return Group([(start, stop)], same, fresh)
+        moved[i] = (origin, tuple(strides))
+    edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))
+    return Group([(start + int(a), start + int(b)) for a, b in edges.reshape(-1, 2)], moved, fresh)
+
+
+def view_of(value: Tensor | Storage) -> View:
+    """The geometry of a tensor; a storage that is a value of its own sees all of itself."""
+    if isinstance(value, Storage):
+        return View(0, (len(value),), (1,))
+    return View(value.offset, value.size, value.stride)

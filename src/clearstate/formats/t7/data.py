@@ -1,0 +1,232 @@
+"""Where a storage's numbers are: mapped in a binary file, as text in an ascii one, or held in memory.
+
+Opening a file makes no copy of any of them; the writer copies the mapped kind from file to file.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import mmap
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+PIECE = 8 << 20
+"""Bytes handled at a time when numbers are copied or compared."""
+
+
+class Data(Protocol):
+    """A run of ``count`` numbers of type ``dtype``."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def occupies(self) -> int:
+        """Bytes they take where they are."""
+        ...
+
+    def array(self) -> Array:
+        """All numbers, shape ``(count,)``."""
+        ...
+
+    def pieces(self) -> Iterator[Array]:
+        """The numbers in order, in arrays of at most `PIECE` bytes."""
+        ...
+
+    def select(self, runs: Sequence[tuple[int, int]]) -> Data:
+        """Only the elements of these ``(start, stop)`` runs, in their order."""
+        ...
+
+
+class Held:
+    """Numbers in memory.
+
+    >>> Held(np.arange(6.0)).select([(0, 2), (5, 6)]).array()
+    array([0., 1., 5.])
+    """
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    @property
+    def count(self) -> int:
+        return len(self._array)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._array.dtype
+
+    @property
+    def occupies(self) -> int:
+        return self._array.nbytes
+
+    def array(self) -> Array:
+        return self._array
+
+    def pieces(self) -> Iterator[Array]:
+        return _slices(self._array)
+
+    def select(self, runs: Sequence[tuple[int, int]]) -> Data:
+        return Held(np.concatenate([self._array[a:b] for a, b in runs] or [self._array[:0]]))
+
+
+class Source:
+    """The file that numbers are mapped in: its bytes, and a descriptor to copy them from where there is one."""
+
+    __slots__ = ("buffer", "fd")
+
+    def __init__(self, buffer: mmap.mmap | bytes, fd: int | None = None) -> None:
+        self.buffer = buffer
+        self.fd = fd
+
+    @classmethod
+    def open(cls, path: str) -> Source:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        try:
+            size = os.fstat(fd).st_size
+            return cls(mmap.mmap(fd, 0, access=mmap.ACCESS_READ) if size else b"", fd)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def __del__(self) -> None:
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+    def read(self, start: int, stop: int) -> Iterator[bytes | memoryview]:
+        """The bytes from ``start`` to ``stop``, in pieces of at most `PIECE`, without mapping them in."""
+        for at in range(start, stop, PIECE):
+            count = min(PIECE, stop - at)
+            if self.fd is None:
+                yield memoryview(self.buffer)[at : at + count]
+            else:
+                yield os.pread(self.fd, count, at)
+
+    def copy(self, start: int, stop: int, handle: BinaryIO) -> None:
+        """Appends the bytes from ``start`` to ``stop`` to an open file, in the kernel where it can.
+
+        A ``handle`` that only counts says so by a method ``skip(bytes)``.
+        """
+        skip = getattr(handle, "skip", None)
+        if skip is not None:
+            skip(stop - start)
+            return
+        handle.flush()
+        try:
+            target = handle.fileno()
+        except (AttributeError, io.UnsupportedOperation):
+            target = None
+        while target is not None and self.fd is not None and start < stop:
+            try:
+                done = os.copy_file_range(self.fd, target, min(stop - start, 1 << 30), start)
+            except (AttributeError, OSError) as error:
+                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
+                    raise
+                break
+            if not done:
+                break
+            start += done
+        for piece in self.read(start, stop):
+            handle.write(piece)
+
+
+class Mapped:
+    """Numbers in a mapped file: ``runs`` of ``(start byte, stop byte)``, one unless some were cut out."""
+
+    __slots__ = ("count", "dtype", "runs", "source")
+
+    def __init__(self, source: Source, dtype: np.dtype[Any], runs: Sequence[tuple[int, int]]) -> None:
+        self.source = source
+        self.dtype = dtype
+        self.runs = tuple(runs)
+        self.count = sum(stop - start for start, stop in self.runs) // dtype.itemsize
+
+    @property
+    def occupies(self) -> int:
+        return self.count * self.dtype.itemsize
+
+    def array(self) -> Array:
+        size = self.dtype.itemsize
+        views = [np.frombuffer(self.source.buffer, self.dtype, (b - a) // size, a) for a, b in self.runs if a < b]
+        if len(views) == 1:
+            return views[0]
+        return np.concatenate(views) if views else np.empty(0, self.dtype)
+
+    def pieces(self) -> Iterator[Array]:
+        for start, stop in self.runs:
+            for piece in self.source.read(start, stop):
+                yield np.frombuffer(piece, self.dtype)
+
+    def copy_to(self, handle: BinaryIO) -> None:
+        """Appends the numbers to an open file, as they are."""
+        for start, stop in self.runs:
+            self.source.copy(start, stop, handle)
+
+    def select(self, runs: Sequence[tuple[int, int]]) -> Data:
+        if len(self.runs) != 1 or len(runs) > 4096:
+            return Held(self.array()).select(runs)
+        size = self.dtype.itemsize
+        base = self.runs[0][0]
+        return Mapped(self.source, self.dtype, [(base + a * size, base + b * size) for a, b in runs])
+
+
+class Text:
+    """Numbers as the text of an ascii file, parsed when asked for and written back as they stood."""
+
+    __slots__ = ("_parse", "count", "dtype", "source", "start", "stop")
+
+    def __init__(
+        self,
+        source: Source,
+        dtype: np.dtype[Any],
+        count: int,
+        start: int,
+        stop: int,
+        parse: Callable[[bytes, np.dtype[Any]], Array],
+    ) -> None:
+        self.source = source
+        self.dtype = dtype
+        self.count = count
+        self.start = start
+        self.stop = stop
+        self._parse = parse
+
+    @property
+    def text(self) -> bytes:
+        return self.source.buffer[self.start : self.stop]
+
+    @property
+    def occupies(self) -> int:
+        return self.stop - self.start
+
+    def array(self) -> Array:
+        return self._parse(self.text, self.dtype)
+
+    def pieces(self) -> Iterator[Array]:
+        return _slices(self.array())
+
+    def select(self, runs: Sequence[tuple[int, int]]) -> Data:
+        return Held(self.array()).select(runs)
+
+
+def raw_bytes(array: Array) -> memoryview:
+    """The bytes of a contiguous array."""
+    return memoryview(array.view("u1"))
+
+
+def _slices(array: Array) -> Iterator[Array]:
+    step = max(1, PIECE // array.itemsize)
+    for start in range(0, len(array), step):
+        yield array[start : start + step]

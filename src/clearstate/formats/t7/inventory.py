@@ -1,0 +1,89 @@
+"""The `Inventory` of an object graph: every tensor, function and unseen byte, with its role."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+
+from ...inventory import Entry, Inventory
+from ...roles import Role
+from .coverage import cover, view_of
+from .objects import Function, Object, Storage, Tensor, Value
+from .reader import File
+from .survey import PRIORITY, Piece, Survey, survey
+
+
+def inspect(root: Value, source: str = "", kind: str = "Torch7 objects", size: int | None = None) -> Inventory:
+    """What an object graph holds.
+
+    Args:
+        root: anything that `load` returns.
+        source: a name for it.
+        kind: what it is, in words.
+        size: bytes of the file it came from; the bytes that are no tensor's are its structure.
+
+    >>> from clearstate.formats.t7 import Table
+    >>> net = Object("nn.Linear", Table(weight=Tensor.of([1.0]), output=Tensor.of([2.0, 3.0])))
+    >>> {str(role): size for role, size in inspect(net).by_role().items()}
+    {'transient': 16, 'parameter': 8}
+    """
+    found = survey(root)
+    entries = list(_entries(found))
+    counted = sum(entry.bytes for entry in entries)
+    if size is not None and size > counted:
+        entries.append(Entry("", "", "structure", Role.METADATA, size - counted, "structural"))
+    return Inventory(source, kind, counted if size is None else size, tuple(entries), found.modules, tuple(_notes(found)))
+
+
+def inspect_file(file: File) -> Inventory:
+    """What an opened file holds; the entries' bytes are bytes of the file."""
+    return inspect(file.root, file.path or "", f"Torch7 file, {file.layout}", file.size)
+
+
+_LISTED = (Tensor, Storage, Function, Object)
+
+
+def _entries(found: Survey) -> Iterable[Entry]:
+    owners = {id(p.value): str(p.path or "") for p in found.pieces if isinstance(p.value, Object)}
+    seen: dict[int, tuple[Storage, list[Piece]]] = {}
+    for piece in found.pieces:
+        storage = piece.value.storage if type(piece.value) is Tensor else piece.value
+        if type(storage) is Storage:
+            seen.setdefault(id(storage), (storage, []))[1].append(piece)
+    fresh: dict[int, int] = {}
+    unseen: dict[int, int] = {}
+    for storage, pieces in seen.values():
+        pieces.sort(key=lambda piece: PRIORITY.get(piece.role, 99))
+        each = storage.data.occupies / max(len(storage), 1)
+        total = 0
+        for group in cover([view_of(piece.value) for piece in pieces]):
+            total += group.count
+            fresh.update({id(pieces[i].value): round(n * each) for i, n in group.fresh.items()})
+        unseen[id(pieces[0].value)] = round((len(storage) - total) * each)
+    for piece in found.pieces:
+        value = piece.value
+        if type(value) not in _LISTED:
+            continue
+        path = str(piece.path or "")
+        module = "" if piece.owner is None else owners.get(id(piece.owner), "")
+        if type(value) is Tensor or type(value) is Storage:
+            shape = value.size if type(value) is Tensor else (len(value),)
+            storage = value.storage if type(value) is Tensor else value
+            dtype = storage.data.dtype.newbyteorder("=").name if storage else None
+            yield Entry(path, module, value.typename, piece.role, fresh.get(id(value), 0), piece.evidence, dtype, shape)
+            if unseen.get(id(value)):
+                yield Entry(f"{path}.<unseen>", module, storage.typename, Role.SLACK, unseen[id(value)], "structural")
+        elif type(value) is Function:
+            yield Entry(path, module, "function", piece.role, len(value.bytecode), piece.evidence)
+        elif type(value) is Object and type(value.state) is bytes:
+            yield Entry(path, module, value.typename, piece.role, len(value.state), piece.evidence)
+
+
+def _notes(found: Survey) -> Iterable[str]:
+    for typename, kept in found.undeclared.items():
+        note = f"{typename} is not in the catalog: only fields named as nn's classes name their buffers go"
+        if kept:
+            fields = ",".join(sorted(kept))
+            declaration = shlex.quote(f"{typename}:{fields}")
+            note += f"; kept: {fields.replace(',', ', ')}. If work left those, say --transient {declaration}"
+        yield note

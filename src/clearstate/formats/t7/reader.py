@@ -1,0 +1,391 @@
+"""Reads a Torch7 file into an object graph: any variant, without running, trusting or copying anything.
+
+The graph is built with a stack of our own, never Python's; a container is put in its place as soon as
+its head is read, so a cycle is no special case.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from ...errors import FormatError
+from ..garbage import uncollected
+from .ascii import AsciiDecoder
+from .binary import MISSING, BinaryDecoder, Progress, kind_name, text
+from .data import Data, Source
+from .layout import BOOLEAN, FUNCTION, LEGACY_FUNCTION, NIL, NUMBER, OLD_FUNCTION, STRING, TABLE, TORCH, Layout
+from .objects import (
+    Boolean,
+    Function,
+    Object,
+    Storage,
+    Table,
+    Tensor,
+    Value,
+    element_type,
+    has_header,
+    numeric_class,
+    storage_of,
+)
+
+GENERATOR_BYTES = {8: 5048, 4: 2544}
+"""Size of ``THGenerator`` by the size of the writing machine's long."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """An opened Torch7 file: its root value, its layout, and its size in bytes."""
+
+    root: Value
+    layout: Layout
+    size: int
+    path: str | None = None
+
+
+def load(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None = None) -> Value:
+    """The root value of a Torch7 file. Tensor data stays in the file, which is mapped.
+
+    Args:
+        path: a ``.t7`` file of any variant.
+        long_size: bytes of a C ``long`` on the machine that wrote it; found out unless given.
+
+    Raises:
+        FormatError: the file is not a whole Torch7 file; says where and what is due there.
+        OSError: the file cannot be opened.
+
+    >>> import tempfile, os
+    >>> from clearstate.formats import t7
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.t7")
+    >>> t7.save(t7.Table(epoch=3), path)
+    >>> t7.load(path)["epoch"]
+    3.0
+    """
+    return open_file(path, long_size=long_size).root
+
+
+def open_file(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None = None) -> File:
+    """Like `load`, with the file's layout beside the root: what `save` needs to write it back unchanged."""
+    name = os.fspath(path)
+    source = Source.open(name)
+    try:
+        root, layout = _decode(source, long_size)
+    except FormatError as error:
+        error.path = name
+        raise
+    return File(root, layout, len(source.buffer), name)
+
+
+def loads(data: bytes, *, long_size: Literal[4, 8] | None = None) -> Value:
+    """The root value of a Torch7 file's bytes, as ``torch.deserialize`` reads them.
+
+    >>> loads(bytes.fromhex("01000000 000000000000f03f"))
+    1.0
+    """
+    return _decode(Source(data), long_size)[0]
+
+
+def _decode(source: Source, long_size: Literal[4, 8] | None) -> tuple[Value, Layout]:
+    head = bytes(source.buffer[:4])
+    if len(head) == 0:
+        raise FormatError("a Torch7 file", "an empty file", offset=0)
+    if re.match(rb"\s*[0-8]\s", head):
+        return _Reader(AsciiDecoder(source)).read()
+    if len(head) < 4:
+        raise FormatError("a type number (4 bytes)", f"only {len(head)} bytes", offset=0)
+    byteorder: Literal["little", "big"] = "little" if head[3] == 0 and head[0] != 0 or not any(head) else "big"
+    sizes: tuple[Literal[4, 8], ...] = (8, 4) if long_size is None else (long_size,)
+    failures: list[FormatError] = []
+    for size in sizes:
+        try:
+            return _Reader(BinaryDecoder(source, size, byteorder)).read()
+        except FormatError as error:
+            failures.append(error)
+    raise max(failures, key=lambda error: error.offset or 0)
+
+
+class Decoder(Protocol):
+    """What the two variants have in common; `BinaryDecoder` and `AsciiDecoder` say what each call reads."""
+
+    pos: int
+    end: int
+    smallest_value: int
+
+    def int(self, expected: str) -> int: ...
+    def long(self, expected: str) -> int: ...
+    def longs(self, count: int, expected: str) -> tuple[int, ...]: ...
+    def double(self) -> float: ...
+    def raw(self, count: int, expected: str) -> bytes: ...
+    def string(self, expected: str) -> bytes: ...
+    def numbers(self, dtype: np.dtype[Any], count: int, expected: str) -> Data: ...
+    def finish(self) -> bytes: ...
+    def entries(self, table: Table, left: int, objects: dict[int, Value], indices: list[int]) -> Progress: ...
+
+
+class _Frame:
+    """A container of which ``left`` values are still to be read; ``step`` reads the next.
+
+    A step counts down before it opens a value, since that may put a frame on top of its own.
+    """
+
+    __slots__ = ("key", "left", "step", "target")
+
+    def __init__(self, step: Callable[[_Frame], None], target: Value, left: int = 1) -> None:
+        self.step = step
+        self.target = target
+        self.left = left
+        self.key: Value = MISSING
+
+
+class _Reader:
+    def __init__(self, decoder: BinaryDecoder | AsciiDecoder) -> None:
+        self.decoder: Any = decoder
+        self.objects: dict[int, Value] = {}
+        self.indices: list[int] = []
+        self.stack: list[_Frame] = []
+        self.payloads = {
+            "torch.Generator": self._generator,
+            "tds.Vec": self._vec,
+            "tds.Hash": self._hash,
+            "tds_hash": self._hash,
+        }
+
+    def read(self) -> tuple[Value, Layout]:
+        """The root value and the layout it was written in."""
+        with uncollected():
+            root = self.value()
+            stack = self.stack
+            while stack:
+                frame = stack[-1]
+                if frame.left:
+                    frame.step(frame)
+                else:
+                    stack.pop()
+        return root, self._layout(self.decoder.finish())
+
+    def _layout(self, trailing: bytes) -> Layout:
+        count = len(self.indices)
+        indices = None if self.indices == list(range(1, count + 1)) else tuple(self.indices)
+        decoder = self.decoder
+        if isinstance(decoder, AsciiDecoder):
+            return Layout("ascii", indices=indices, trailing=trailing)
+        return Layout("binary", decoder.long_size, decoder.byteorder, indices=indices)
+
+    def value(self) -> Value:
+        """The next value. A container comes back empty, with a frame on the stack that will fill it."""
+        decoder = self.decoder
+        at = decoder.pos
+        kind = decoder.int("a type number")
+        if kind == NUMBER:
+            return decoder.double()
+        if kind == STRING:
+            return text(decoder.string("a string"))
+        if kind == TABLE or kind == TORCH or kind == FUNCTION or kind == LEGACY_FUNCTION:
+            return self._shared(kind, at)
+        if kind == NIL:
+            return None
+        if kind == BOOLEAN:
+            number = decoder.int("a boolean")
+            if number not in (0, 1):
+                raise FormatError("a boolean (0 or 1)", str(number), offset=at + 4)
+            return number == 1
+        if kind == OLD_FUNCTION:
+            return self._function(kind)
+        raise FormatError("a type number from 0 to 8", str(kind), offset=at)
+
+    def _shared(self, kind: int, at: int) -> Value:
+        index = self.decoder.int("the number of an object")
+        known = self.objects.get(index, MISSING)
+        if known is not MISSING:
+            if _kind_of(known) != (FUNCTION if kind == LEGACY_FUNCTION else kind):
+                found = f"a reference to {kind_name(kind)} numbered {index}, which is not one"
+                raise FormatError("a reference to an object of its own kind", found, offset=at)
+            return known
+        self.indices.append(index)
+        if kind == TABLE:
+            value: Value = self._table()
+        elif kind == TORCH:
+            value = self._torch()
+        else:
+            value = self._function(kind)
+        self.objects[index] = value
+        return value
+
+    def _table(self) -> Table:
+        table = Table()
+        count = self._count("entries of a table", 2)
+        if count:
+            self.stack.append(_Frame(self._fill_table, table, count))
+        return table
+
+    def _count(self, what: str, values_each: int, *, long: bool = False) -> int:
+        decoder = self.decoder
+        at = decoder.pos
+        count: int = decoder.long(f"the number of {what}") if long else decoder.int(f"the number of {what}")
+        most = (decoder.end - decoder.pos) // (values_each * decoder.smallest_value)
+        if not 0 <= count <= most:
+            raise FormatError(f"the number of {what} (at most {most} fit in the rest of the file)", str(count), offset=at)
+        return count
+
+    def _fill_table(self, frame: _Frame) -> None:
+        if frame.key is MISSING:
+            open_tables, key = self.decoder.entries(frame.target, frame.left, self.objects, self.indices)
+            frame.left = 0
+            for table, left in open_tables:
+                if table is frame.target:
+                    frame.left = left
+                else:
+                    frame = _Frame(self._fill_table, table, left)
+                    self.stack.append(frame)
+            if not frame.left:
+                return
+            frame.key = key
+            if key is MISSING:
+                at = self.decoder.pos
+                key = self.value()
+                if key is None or key != key:
+                    found = "nil" if key is None else "a number that is none (NaN)"
+                    raise FormatError("the key of a table entry", found, offset=at)
+                frame.key = Boolean(key) if type(key) is bool else key
+                if self.stack[-1] is not frame:
+                    return
+        key, frame.key = frame.key, MISSING
+        frame.left -= 1
+        frame.target[key] = self.value()
+
+    def _torch(self) -> Value:
+        decoder = self.decoder
+        at = decoder.pos
+        name = decoder.string("a class name or version")
+        version: int | None = None
+        if match := re.fullmatch(rb"V (0|[1-9][0-9]*)", name):
+            version = int(match[1])
+            at = decoder.pos
+            name = decoder.string("a class name")
+        try:
+            typename = name.decode()
+        except UnicodeDecodeError:
+            raise FormatError("a class name", f"bytes that are no text: {name[:40]!r}", offset=at) from None
+        numeric = numeric_class(typename)
+        if numeric is None:
+            target = Object(typename, version=version)
+            payload = self.payloads.get(typename)
+            if payload is not None:
+                payload(target)
+            elif has_header(typename, version):
+                self.stack.append(_Frame(self._fill_headed, target, 2))
+            else:
+                self.stack.append(_Frame(self._fill_object, target))
+            return target
+        return self._tensor(typename, version) if numeric[1] == "Tensor" else self._storage(typename, version)
+
+    def _fill_object(self, frame: _Frame) -> None:
+        frame.left = 0
+        frame.target.state = self.value()
+
+    def _fill_headed(self, frame: _Frame) -> None:
+        frame.left -= 1
+        value = self.value()
+        if frame.left:
+            frame.target.header = value
+        else:
+            frame.target.state = value
+
+    def _generator(self, target: Object) -> None:
+        decoder = self.decoder
+        long_size = 8
+        if isinstance(decoder, BinaryDecoder) and decoder.long_size == 4 and not _plausible_generator(decoder):
+            long_size = 4
+        target.state = decoder.raw(GENERATOR_BYTES[long_size], "a torch.Generator")
+
+    def _vec(self, target: Object) -> None:
+        count = self._count("elements of a tds.Vec", 1, long=True)
+        target.state = []
+        if count:
+            self.stack.append(_Frame(self._fill_list, target.state, count))
+
+    def _fill_list(self, frame: _Frame) -> None:
+        frame.left -= 1
+        frame.target.append(self.value())
+
+    def _hash(self, target: Object) -> None:
+        count = self._count("entries of a tds.Hash", 2, long=True)
+        target.state = Table()
+        if count:
+            self.stack.append(_Frame(self._fill_table, target.state, count))
+
+    def _function(self, kind: int) -> Function:
+        function = Function(self.decoder.string("a function's bytecode"), kind=kind)
+        self.stack.append(_Frame(self._fill_function, function))
+        return function
+
+    def _fill_function(self, frame: _Frame) -> None:
+        frame.left = 0
+        frame.target.upvalues = self.value()
+
+    def _storage(self, typename: str, version: int | None) -> Storage:
+        decoder = self.decoder
+        at = decoder.pos
+        count = decoder.long(f"the size of a {typename}")
+        if count < 0:
+            raise FormatError(f"the size of a {typename}", str(count), offset=at)
+        data = decoder.numbers(element_type(typename), count, f"{count} elements of a {typename}")
+        return Storage(typename, data, version=version)
+
+    def _tensor(self, typename: str, version: int | None) -> Tensor:
+        decoder = self.decoder
+        at = decoder.pos
+        dims = decoder.int("the number of dimensions of a tensor")
+        if not 0 <= dims <= (decoder.end - decoder.pos) // 2:
+            raise FormatError("the number of dimensions of a tensor", str(dims), offset=at)
+        size = decoder.longs(dims, "the sizes of a tensor")
+        stride = decoder.longs(dims, "the strides of a tensor")
+        if any(n < 0 for n in size):
+            raise FormatError("the sizes of a tensor", f"a negative one: {_by(size)}", offset=at)
+        offset = decoder.long("the offset of a tensor") - 1
+        tensor = Tensor(typename, size, stride, offset, version=version)
+        self.stack.append(_Frame(self._fill_tensor, tensor))
+        return tensor
+
+    def _fill_tensor(self, frame: _Frame) -> None:
+        frame.left = 0
+        tensor: Tensor = frame.target
+        at = self.decoder.pos
+        storage = self.value()
+        due = storage_of(tensor.typename)
+        if storage is not None and (type(storage) is not Storage or storage.typename != due):
+            raise FormatError(f"a {due} or nil", repr(storage), offset=at)
+        tensor.storage = storage
+        if tensor.numel:
+            reach = [(n - 1) * s for n, s in zip(tensor.size, tensor.stride, strict=True)]
+            first = tensor.offset + sum(r for r in reach if r < 0)
+            last = tensor.offset + sum(r for r in reach if r > 0)
+            have = 0 if storage is None else len(storage)
+            if first < 0 or last >= have:
+                expected = f"a storage that a tensor of {_by(tensor.size)} (strides {_by(tensor.stride)}) lies in"
+                found = f"elements {first} to {last} of a storage of {have}"
+                raise FormatError(expected, found, offset=at)
+
+
+def _by(numbers: tuple[int, ...]) -> str:
+    return "x".join(map(str, numbers))
+
+
+def _kind_of(value: Value) -> int:
+    if type(value) is Table:
+        return TABLE
+    return FUNCTION if type(value) is Function else TORCH
+
+
+def _plausible_generator(decoder: BinaryDecoder) -> bool:
+    """Whether the bytes here are a generator of a machine with 8-byte long, whose file has 4-byte longs."""
+    if decoder.end - decoder.pos < GENERATOR_BYTES[8]:
+        return False
+    fields = np.frombuffer(decoder.buffer, f"{decoder.order}i4", 6, decoder.pos).tolist()
+    left, seeded, following, high = fields[2:6]
+    return 0 <= left <= 624 and seeded in (0, 1) and 0 <= following <= 624 and high == 0

@@ -1,0 +1,50 @@
+"""What does it hold? One door to the `Inventory` of anything."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+from .errors import FormatError
+from .inventory import Inventory
+
+if TYPE_CHECKING:
+    from .formats.t7 import File
+
+
+def inspect(what: Any, *, long_size: Literal[4, 8] | None = None) -> Inventory:
+    """The `Inventory` of a file or an object graph.
+
+    Args:
+        what: the path of a Torch7 file, or an object graph that `clearstate.formats.t7.load` returned.
+        long_size: bytes of a C ``long`` in the file; found out unless given.
+
+    Raises:
+        FormatError: the file is no whole Torch7 file; names what it is where that can be known.
+        TypeError: the argument is none of these.
+        OSError: the file cannot be read.
+
+    >>> from clearstate.formats import t7
+    >>> print(inspect(t7.Object("nn.Linear", t7.Table(weight=t7.Tensor.of([[1.0, 2.0]])))))
+    nn.Linear: Torch7 objects, 16 B
+      parameter        16 B  100.0%
+    """
+    from .formats import t7
+
+    if isinstance(what, str | os.PathLike):
+        return t7.inspect_file(open_path(what, long_size=long_size))
+    if isinstance(what, t7.Object | t7.Table | t7.Tensor | t7.Storage | t7.Function):
+        return t7.inspect(what, getattr(what, "typename", "table"))
+    raise TypeError(f"inspect takes a file's path or an object graph of clearstate.formats.t7, not {type(what)!r}")
+
+
+def open_path(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None = None) -> File:
+    """Opens a Torch7 file; one that is of another kind is named for what it is."""
+    from .formats import t7
+
+    try:
+        return t7.open_file(path, long_size=long_size)
+    except FormatError as error:
+        from .formats import sniff
+
+        raise sniff.refuse(path) or error from None

@@ -1,0 +1,125 @@
+"""The list of a model's pieces: what each is for, how big it is, and how its role was found out.
+
+Files of every format and modules in memory give the same `Inventory`; everything clearstate
+shows about a model is drawn from one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .roles import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One piece of a model.
+
+    Attributes:
+        path: where it is, from the root (``modules[1].weight``).
+        module: the path of the module it belongs to.
+        type: its class (``torch.FloatTensor``).
+        role: what it is for.
+        bytes: bytes it is the first to use; a view of memory counted elsewhere has 0.
+        evidence: how the role was found out: ``declared`` by the catalog or the class, ``structural`` (from what it
+            is), ``guessed`` from its name, or ``none``.
+        dtype: element type of a tensor (``float32``).
+        shape: sizes of a tensor.
+    """
+
+    path: str
+    module: str
+    type: str
+    role: Role
+    bytes: int
+    evidence: str
+    dtype: str | None = None
+    shape: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What a model or file holds.
+
+    Attributes:
+        source: the file's name or the model's class.
+        kind: what the source is, in words.
+        size: bytes of the file, or of all memory counted.
+        entries: all pieces; their bytes add up to ``size``.
+        modules: the class of every module, by path.
+        notes: what a person should know besides: classes nobody declared, and what was kept of them.
+    """
+
+    source: str
+    kind: str
+    size: int
+    entries: tuple[Entry, ...]
+    modules: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def by_role(self) -> dict[Role, int]:
+        """Bytes of each role that has any, the largest first."""
+        totals: dict[Role, int] = {}
+        for entry in self.entries:
+            totals[entry.role] = totals.get(entry.role, 0) + entry.bytes
+        return dict(sorted(((r, n) for r, n in totals.items() if n), key=lambda pair: -pair[1]))
+
+    def select(self, *roles: Role | str) -> tuple[Entry, ...]:
+        """The entries of these roles."""
+        wanted = {Role(role) for role in roles}
+        return tuple(entry for entry in self.entries if entry.role in wanted)
+
+    def largest(self, roles: Iterable[Role | str] = tuple(Role), count: int = 10) -> list[Entry]:
+        """The largest entries of these roles, the largest first."""
+        return sorted(self.select(*roles), key=lambda entry: -entry.bytes)[:count]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole inventory in plain values, as ``inspect --json`` prints it."""
+        return {
+            "source": self.source,
+            "kind": self.kind,
+            "size": self.size,
+            "roles": {str(role): n for role, n in self.by_role().items()},
+            "modules": dict(self.modules),
+            "notes": list(self.notes),
+            "entries": [
+                {
+                    "path": entry.path,
+                    "module": entry.module,
+                    "type": entry.type,
+                    "role": str(entry.role),
+                    "bytes": entry.bytes,
+                    "evidence": entry.evidence,
+                    "dtype": entry.dtype,
+                    "shape": None if entry.shape is None else list(entry.shape),
+                }
+                for entry in self.entries
+            ],
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def __str__(self) -> str:
+        rows = [f"{self.source}: {self.kind}, {size_text(self.size)}"]
+        for role, n in self.by_role().items():
+            rows.append(f"  {role!s:<10} {size_text(n):>10} {n / max(self.size, 1):>7.1%}")
+        return "\n".join([*rows, *(f"  note: {note}" for note in self.notes)])
+
+
+def size_text(count: int) -> str:
+    """A number of bytes for people, in powers of 1000 as file managers count.
+
+    >>> size_text(999), size_text(4_885_903), size_text(8_500_000_000)
+    ('999 B', '4.9 MB', '8.5 GB')
+    """
+    size, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 999.5 or unit == "TB":
+            break
+        size /= 1000
+    return f"{size:.0f} B" if unit == "B" else f"{size:.3g} {unit}" if size >= 99.5 else f"{size:.1f} {unit}"

@@ -1,0 +1,58 @@
+"""The one vocabulary: what a piece of a model's state is for.
+
+Everything clearstate says about a model, it says in these words.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Role(str, Enum):
+    """What a piece of state is for.
+
+    >>> Role("transient") is Role.TRANSIENT
+    True
+    >>> Role.PARAMETER.droppable, Role.GRADIENT.droppable
+    (False, True)
+    """
+
+    PARAMETER = "parameter"
+    """Weights."""
+    BUFFER = "buffer"
+    """Persistent buffers: running statistics and the like."""
+    CONSTANT = "constant"
+    """Tensors the constructor makes and forward only reads: kernels, masks, anchors."""
+    TRANSIENT = "transient"
+    """Left by work: outputs, input gradients, work buffers, caches, graph-node data, clones."""
+    GRADIENT = "gradient"
+    """Gradients of parameters."""
+    OPTIMIZER = "optimizer"
+    """Optimizer state."""
+    TRAINING = "training"
+    """Schedulers, scalers, random-number states, loop counters, callbacks."""
+    COPY = "copy"
+    """Replicas of the model; averaged (EMA) copies, which go only when asked for."""
+    SLACK = "slack"
+    """Bytes of a storage that no tensor sees."""
+    CODE = "code"
+    """Functions, bytecode, hooks, source positions."""
+    METADATA = "metadata"
+    """Everything else: names, configurations, epochs."""
+    UNKNOWN = "unknown"
+    """A tensor whose role nothing declares. Kept, and always reported."""
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def droppable(self) -> bool:
+        """Whether clearing may be asked to drop this role: what the model *is* never goes."""
+        return self not in MODEL
+
+
+MODEL = frozenset({Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.METADATA, Role.UNKNOWN})
+"""What a model is: these roles are never dropped, and `verify` compares them."""
+
+DROPPED_BY_DEFAULT = frozenset({Role.TRANSIENT, Role.SLACK, Role.OPTIMIZER, Role.TRAINING, Role.COPY})
+"""What clearing a file drops unless `keep` says otherwise."""

@@ -1,0 +1,64 @@
+"""Are these two the same model? Names each difference by its path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .inspecting import open_path
+from .roles import MODEL
+
+if TYPE_CHECKING:
+    from .formats.t7 import Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer of `verify`; true where both are the same model.
+
+    Attributes:
+        differences: what differs in the model itself.
+        left_behind: what differs in gradients, optimizer state, code: it is not the model.
+    """
+
+    differences: tuple[Difference, ...]
+    left_behind: tuple[Difference, ...]
+
+    def __bool__(self) -> bool:
+        return not self.differences
+
+    def __str__(self) -> str:
+        return "same model" if self else "\n".join(map(str, self.differences))
+
+
+def verify(a: Any, b: Any) -> Verdict:
+    """Whether two files or object graphs are the same model: structure, parameters, buffers, and their sharing.
+
+    What work leaves behind is not compared, so a file equals its cleared self. Every element is compared bit for bit.
+
+    Args:
+        a: a Torch7 file's path or an object graph.
+        b: the same, of any variant of the format.
+
+    Raises:
+        FormatError: a file is no whole Torch7 file.
+        OSError: a file cannot be read.
+
+    >>> from clearstate.formats import t7
+    >>> a, b = (t7.Object("nn.Linear", t7.Table(weight=t7.Tensor.of([x]))) for x in (1.0, 2.0))
+    >>> print(verify(a, b))
+    weight: 1 of 1 elements differ, by at most 1
+    >>> bool(verify(a, a))
+    True
+    """
+    from .formats import t7
+
+    first, second = (open_path(x).root if isinstance(x, str | os.PathLike) else x for x in (a, b))
+    found = t7.compare(first, second)
+    return Verdict(tuple(_of(found, model=True)), tuple(_of(found, model=False)))
+
+
+def _of(differences: Iterable[Difference], *, model: bool) -> Iterable[Difference]:
+    return (difference for difference in differences if (difference.role in MODEL) is model)

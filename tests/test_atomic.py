@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from clearstate.formats.atomic import replacing
-from recordings import REPO
+from tests.recordings import REPO
 
 OLD, NEW = b"old" * 1000, b"new" * 2000
 HIDDEN = ".clearstate-0123456789abcdef"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recordings import REPO
+from tests.recordings import REPO
 
 SRC = REPO / "src"
 PACKAGE = "clearstate"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from recordings import EXAMPLES, REPO
+from tests.recordings import EXAMPLES, REPO
 
 PIP = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from recordings import CASES, DIGITS, EXAMPLES, FORMATS, RECORDED, ROOT, case
+from tests.recordings import CASES, DIGITS, EXAMPLES, FORMATS, RECORDED, ROOT, case
 
 
 def test_all_recorded_cases_are_there() -> None:

@@ -24,7 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearstate.formats.sniff import HEAD, KINDS, MAGIC, TAIL, Kind, refuse, sniff, sniff_bytes
-from recordings import DIGITS, PUBLIC, RECORDED, paths, short
+from tests.recordings import DIGITS, PUBLIC, RECORDED, paths, short
 
 
 def zipped(*names: str, data: bytes = b"x" * 1000, comment: bytes = b"") -> bytes:

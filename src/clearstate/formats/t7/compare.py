@@ -16,7 +16,7 @@ from ..garbage import uncollected
 from .coverage import cover, view_of
 from .data import Array, Data
 from .objects import Function, Object, Storage, Table, Tensor, Value
-from .survey import Edge, Path, edges
+from .survey import Edge, Path, edges, path_below
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +101,12 @@ class _Comparison:
         theirs, their_keys = self._edges(right)
         for key, edge in ours.items():
             if key in theirs:
-                yield Path(path, key), edge, theirs[key]
+                yield path_below(path, key), edge, theirs[key]
             else:
-                self._differ(Path(path, key), "missing in the second", edge.role)
+                self._differ(path_below(path, key), "missing in the second", edge.role)
         for key, edge in theirs.items():
             if key not in ours:
-                self._differ(Path(path, key), "missing in the first", edge.role)
+                self._differ(path_below(path, key), "missing in the first", edge.role)
         yield from self._below_object_keys(path, our_keys, their_keys)
 
     def _below_object_keys(
@@ -121,7 +121,7 @@ class _Comparison:
         for number, entry in ours.items():
             match = theirs[paired[number] if number in paired else next(rest)]
             for x, y in zip(entry, match, strict=True):
-                yield Path(path, "<key>" if x is entry[0] else "<value>"), x, y
+                yield path_below(path, "<key>" if x is entry[0] else "<value>"), x, y
 
     def _edges(self, edge: Edge) -> tuple[dict[Value, Edge], dict[int, tuple[Edge, Edge]]]:
         plain: dict[Value, Edge] = {}
@@ -245,5 +245,3 @@ def _versioned(value: Object | Tensor | Storage) -> str:
 
 def _by(size: tuple[int, ...]) -> str:
     return "x".join(map(str, size)) or "nothing"
-
-

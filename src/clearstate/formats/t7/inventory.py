@@ -32,7 +32,9 @@ def inspect(root: Value, source: str = "", kind: str = "Torch7 objects", size: i
     counted = sum(entry.bytes for entry in entries)
     if size is not None and size > counted:
         entries.append(Entry("", "", "structure", Role.METADATA, size - counted, "structural"))
-    return Inventory(source, kind, counted if size is None else size, tuple(entries), found.modules, tuple(_notes(found)))
+    return Inventory(
+        source, kind, counted if size is None else size, tuple(entries), found.modules, tuple(_notes(found))
+    )
 
 
 def inspect_file(file: File) -> Inventory:
@@ -44,7 +46,6 @@ _LISTED = (Tensor, Storage, Function, Object)
 
 
 def _entries(found: Survey) -> Iterable[Entry]:
-    owners = {id(p.value): str(p.path or "") for p in found.pieces if isinstance(p.value, Object)}
     seen: dict[int, tuple[Storage, list[Piece]]] = {}
     for piece in found.pieces:
         storage = piece.value.storage if type(piece.value) is Tensor else piece.value
@@ -60,12 +61,13 @@ def _entries(found: Survey) -> Iterable[Entry]:
             total += group.count
             fresh.update({id(pieces[i].value): round(n * each) for i, n in group.fresh.items()})
         unseen[id(pieces[0].value)] = round((len(storage) - total) * each)
+    places = {id(piece.value): piece.path for piece in found.pieces if type(piece.value) is Object}
     for piece in found.pieces:
         value = piece.value
-        if type(value) not in _LISTED:
+        if type(value) not in _LISTED or (type(value) is Object and type(value.state) is not bytes):
             continue
         path = str(piece.path or "")
-        module = "" if piece.owner is None else owners.get(id(piece.owner), "")
+        module = str(places.get(id(piece.owner)) or "")
         if type(value) is Tensor or type(value) is Storage:
             shape = value.size if type(value) is Tensor else (len(value),)
             storage = value.storage if type(value) is Tensor else value
@@ -75,7 +77,7 @@ def _entries(found: Survey) -> Iterable[Entry]:
                 yield Entry(f"{path}.<unseen>", module, storage.typename, Role.SLACK, unseen[id(value)], "structural")
         elif type(value) is Function:
             yield Entry(path, module, "function", piece.role, len(value.bytecode), piece.evidence)
-        elif type(value) is Object and type(value.state) is bytes:
+        elif type(value) is Object:
             yield Entry(path, module, value.typename, piece.role, len(value.state), piece.evidence)
 
 

@@ -30,26 +30,39 @@ PRIORITY = {
 CLONES = "<clones>"
 """The prefix of a table whose first element is a template, and whose others are its clones."""
 
+LONGEST = 50
+"""How many steps of a path are written; above them, their number."""
+
 EMPTY = Fresh(Left.EMPTIED)
 GONE = Fresh(Left.ABSENT)
 
 
 class Path(NamedTuple):
-    """Where a value is: a key, and the path of what holds it. ``str`` gives it in Lua's notation."""
+    """Where a value is: a key, the path of what holds it, and how deep that is. ``str`` gives it in Lua's notation."""
 
     above: Path | None
     key: Any
+    depth: int = 1
+
+    def below(self, key: Any) -> Path:
+        """The path of what this value holds under a key."""
+        return Path(self, key, self.depth + 1)
 
     def __str__(self) -> str:
         keys = []
         at: Path | None = self
-        while at is not None:
+        while at is not None and len(keys) < LONGEST:
             keys.append(at.key)
             at = at.above
-        text = ""
+        text = "" if at is None else f"<{at.depth} levels>"
         for key in reversed(keys):
             text += _step(key) if text or not isinstance(key, str) else key
         return text
+
+
+def path_below(path: Path | None, key: Any) -> Path:
+    """The path of what the value at ``path`` (the root: ``None``) holds under a key."""
+    return Path(None, key) if path is None else path.below(key)
 
 
 def _step(key: Any) -> str:
@@ -118,7 +131,9 @@ _CONTAINERS = frozenset((Table, Object, Tensor, Storage, Function))
 def _fields(table: Table, entry: ClassEntry | None, prefix: str, role: Role | None) -> Iterator[Edge]:
     evidence = "declared" if entry is not None and entry.declared else "guessed"
     # `modules` first, so that a module shared with a graph is named by its place among them.
-    for key, item in sorted(table.items(), key=lambda pair: pair[0] != "modules") if "modules" in table else table.items():
+    for key, item in (
+        sorted(table.items(), key=lambda pair: pair[0] != "modules") if "modules" in table else table.items()
+    ):
         if type(key) in _CONTAINERS:
             yield Edge(None, "<key>", key, role, "structural")
         name = f"{prefix}{key}" if isinstance(key, str) else ""
@@ -218,7 +233,7 @@ def _visit(
     for step in edges(value, edge.entry, edge.prefix, role if kind is not Function else Role.CODE):
         if type(step.value) not in _CONTAINERS and step.fresh is None and step.role is not Role.CODE:
             continue
-        at = Path(path, step.key)
+        at = path_below(path, step.key)
         due = Role.CODE if type(step.value) is Function else step.role
         if type(step.value) is Object and step.value.typename == "torch.Generator" and due is None:
             due = Role.TRAINING
@@ -241,4 +256,6 @@ def _note_class(value: Object, path: Path | None, role: Role | None, found: Surv
         found.modules[str(path or "")] = value.typename
         if not entry.declared:
             kept = [str(k) for k, v in value.fields.items() if type(v) in (Tensor, Storage) and k not in entry.roles]
-            found.undeclared.setdefault(value.typename, []).extend(k for k in kept if k not in found.undeclared.get(value.typename, []))
+            found.undeclared.setdefault(value.typename, []).extend(
+                k for k in kept if k not in found.undeclared.get(value.typename, [])
+            )

@@ -42,7 +42,7 @@ class AsciiDecoder:
         if self.buffer[self.pos : self.pos + 1] == b"\n":
             self.pos += 1
 
-    def int(self, expected: str) -> int:
+    def integer(self, expected: str) -> int:
         match = _INT.match(self.buffer, self.pos)
         if match is None or len(match[1]) > 20:
             raise self._unexpected(f"{expected} (an integer)")
@@ -51,10 +51,10 @@ class AsciiDecoder:
         return int(match[1])
 
     def long(self, expected: str) -> int:
-        return self.int(expected)
+        return self.integer(expected)
 
     def longs(self, count: int, expected: str) -> tuple[int, ...]:
-        return tuple(self.int(expected) for _ in range(count))
+        return tuple(self.integer(expected) for _ in range(count))
 
     def double(self) -> float:
         match = _TOKEN.match(self.buffer, self.pos)
@@ -81,7 +81,7 @@ class AsciiDecoder:
 
     def string(self, expected: str) -> bytes:
         at = self.pos
-        count = self.int(f"the length of {expected}")
+        count = self.integer(f"the length of {expected}")
         if count < 0:
             raise FormatError(f"the length of {expected}", str(count), offset=at)
         return self.raw(count, expected)

@@ -19,6 +19,9 @@ Array = np.ndarray[Any, Any]
 PIECE = 8 << 20
 """Bytes handled at a time when numbers are copied or compared."""
 
+SMALL = 1 << 16
+"""Bytes of a file up to which reading it whole costs less than mapping it."""
+
 
 class Data(Protocol):
     """A run of ``count`` numbers of type ``dtype``."""
@@ -65,7 +68,8 @@ class Held:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self._array.dtype
+        dtype: np.dtype[Any] = self._array.dtype
+        return dtype
 
     @property
     def occupies(self) -> int:
@@ -95,7 +99,13 @@ class Source:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         try:
             size = os.fstat(fd).st_size
-            return cls(mmap.mmap(fd, 0, access=mmap.ACCESS_READ) if size else b"", fd)
+            if size > SMALL:
+                return cls(mmap.mmap(fd, 0, access=mmap.ACCESS_READ), fd)
+            buffer = b""
+            while len(buffer) < size and (piece := os.read(fd, size - len(buffer))):
+                buffer += piece
+            os.close(fd)
+            return cls(buffer)
         except BaseException:
             os.close(fd)
             raise
@@ -150,8 +160,11 @@ class Mapped:
     def __init__(self, source: Source, dtype: np.dtype[Any], runs: Sequence[tuple[int, int]]) -> None:
         self.source = source
         self.dtype = dtype
-        self.runs = tuple(runs)
-        self.count = sum(stop - start for start, stop in self.runs) // dtype.itemsize
+        self.runs = runs = tuple(runs)
+        if len(runs) == 1:
+            self.count = (runs[0][1] - runs[0][0]) // dtype.itemsize
+        else:
+            self.count = sum(stop - start for start, stop in runs) // dtype.itemsize
 
     @property
     def occupies(self) -> int:
@@ -223,7 +236,7 @@ class Text:
 
 def raw_bytes(array: Array) -> memoryview:
     """The bytes of a contiguous array."""
-    return memoryview(array.view("u1"))
+    return array.view("u1").data
 
 
 def _slices(array: Array) -> Iterator[Array]:

@@ -281,6 +281,9 @@ def storage_of(tensor: str) -> str:
     return tensor.removesuffix("Tensor") + "Storage"
 
 
+PAYLOADS = frozenset({"torch.Generator", "tds.Vec", "tds.Hash", "tds_hash"})
+"""Classes that write no value as their state, but bytes or elements of their own."""
+
 HEADED = {"nn.GPU": 0, "nn.DataParallelTable": 2}
 """Classes whose ``write`` puts a header before the state, and the class version since which it does."""
 

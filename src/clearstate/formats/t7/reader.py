@@ -37,6 +37,9 @@ from .objects import (
 GENERATOR_BYTES = {8: 5048, 4: 2544}
 """Size of ``THGenerator`` by the size of the writing machine's long."""
 
+_ASCII = re.compile(rb"\s*[0-8]\s")
+_VERSION = re.compile(rb"V (0|[1-9][0-9]*)")
+
 
 @dataclass(frozen=True, slots=True)
 class File:
@@ -94,7 +97,7 @@ def _decode(source: Source, long_size: Literal[4, 8] | None) -> tuple[Value, Lay
     head = bytes(source.buffer[:4])
     if len(head) == 0:
         raise FormatError("a Torch7 file", "an empty file", offset=0)
-    if re.match(rb"\s*[0-8]\s", head):
+    if _ASCII.match(head):
         return _Reader(AsciiDecoder(source)).read()
     if len(head) < 4:
         raise FormatError("a type number (4 bytes)", f"only {len(head)} bytes", offset=0)
@@ -116,7 +119,7 @@ class Decoder(Protocol):
     end: int
     smallest_value: int
 
-    def int(self, expected: str) -> int: ...
+    def integer(self, expected: str) -> int: ...
     def long(self, expected: str) -> int: ...
     def longs(self, count: int, expected: str) -> tuple[int, ...]: ...
     def double(self) -> float: ...
@@ -148,12 +151,6 @@ class _Reader:
         self.objects: dict[int, Value] = {}
         self.indices: list[int] = []
         self.stack: list[_Frame] = []
-        self.payloads = {
-            "torch.Generator": self._generator,
-            "tds.Vec": self._vec,
-            "tds.Hash": self._hash,
-            "tds_hash": self._hash,
-        }
 
     def read(self) -> tuple[Value, Layout]:
         """The root value and the layout it was written in."""
@@ -180,7 +177,7 @@ class _Reader:
         """The next value. A container comes back empty, with a frame on the stack that will fill it."""
         decoder = self.decoder
         at = decoder.pos
-        kind = decoder.int("a type number")
+        kind = decoder.integer("a type number")
         if kind == NUMBER:
             return decoder.double()
         if kind == STRING:
@@ -190,7 +187,7 @@ class _Reader:
         if kind == NIL:
             return None
         if kind == BOOLEAN:
-            number = decoder.int("a boolean")
+            number = decoder.integer("a boolean")
             if number not in (0, 1):
                 raise FormatError("a boolean (0 or 1)", str(number), offset=at + 4)
             return number == 1
@@ -199,7 +196,7 @@ class _Reader:
         raise FormatError("a type number from 0 to 8", str(kind), offset=at)
 
     def _shared(self, kind: int, at: int) -> Value:
-        index = self.decoder.int("the number of an object")
+        index = self.decoder.integer("the number of an object")
         known = self.objects.get(index, MISSING)
         if known is not MISSING:
             if _kind_of(known) != (FUNCTION if kind == LEGACY_FUNCTION else kind):
@@ -226,10 +223,12 @@ class _Reader:
     def _count(self, what: str, values_each: int, *, long: bool = False) -> int:
         decoder = self.decoder
         at = decoder.pos
-        count: int = decoder.long(f"the number of {what}") if long else decoder.int(f"the number of {what}")
+        count: int = decoder.long(f"the number of {what}") if long else decoder.integer(f"the number of {what}")
         most = (decoder.end - decoder.pos) // (values_each * decoder.smallest_value)
         if not 0 <= count <= most:
-            raise FormatError(f"the number of {what} (at most {most} fit in the rest of the file)", str(count), offset=at)
+            raise FormatError(
+                f"the number of {what} (at most {most} fit in the rest of the file)", str(count), offset=at
+            )
         return count
 
     def _fill_table(self, frame: _Frame) -> None:
@@ -263,7 +262,7 @@ class _Reader:
         at = decoder.pos
         name = decoder.string("a class name or version")
         version: int | None = None
-        if match := re.fullmatch(rb"V (0|[1-9][0-9]*)", name):
+        if match := _VERSION.fullmatch(name):
             version = int(match[1])
             at = decoder.pos
             name = decoder.string("a class name")
@@ -274,9 +273,9 @@ class _Reader:
         numeric = numeric_class(typename)
         if numeric is None:
             target = Object(typename, version=version)
-            payload = self.payloads.get(typename)
+            payload = _PAYLOADS.get(typename)
             if payload is not None:
-                payload(target)
+                payload(self, target)
             elif has_header(typename, version):
                 self.stack.append(_Frame(self._fill_headed, target, 2))
             else:
@@ -340,7 +339,7 @@ class _Reader:
     def _tensor(self, typename: str, version: int | None) -> Tensor:
         decoder = self.decoder
         at = decoder.pos
-        dims = decoder.int("the number of dimensions of a tensor")
+        dims = decoder.integer("the number of dimensions of a tensor")
         if not 0 <= dims <= (decoder.end - decoder.pos) // 2:
             raise FormatError("the number of dimensions of a tensor", str(dims), offset=at)
         size = decoder.longs(dims, "the sizes of a tensor")
@@ -370,6 +369,14 @@ class _Reader:
                 expected = f"a storage that a tensor of {_by(tensor.size)} (strides {_by(tensor.stride)}) lies in"
                 found = f"elements {first} to {last} of a storage of {have}"
                 raise FormatError(expected, found, offset=at)
+
+
+_PAYLOADS = {
+    "torch.Generator": _Reader._generator,
+    "tds.Vec": _Reader._vec,
+    "tds.Hash": _Reader._hash,
+    "tds_hash": _Reader._hash,
+}
 
 
 def _by(numbers: tuple[int, ...]) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from ..atomic import replacing
 from ..garbage import uncollected
 from .ascii import number_text, storage_text
+from .binary import Order
 from .data import Array, Mapped, Text, raw_bytes
 from .layout import BOOLEAN, FUNCTION, NIL, NUMBER, OLD_FUNCTION, STRING, TABLE, TORCH, Layout
 from .objects import Boolean, Function, Object, Storage, Table, Tensor, Value, has_header, numeric_class, references
@@ -228,7 +229,7 @@ class _Buffered:
 class _BinaryEncoder(_Buffered):
     def __init__(self, handle: BinaryIO, layout: Layout) -> None:
         super().__init__(handle)
-        self.order = "<" if layout.byteorder == "little" else ">"
+        self.order: Order = "<" if layout.byteorder == "little" else ">"
         self.long_size = layout.long_size
         self.long_code = "q" if layout.long_size == 8 else "i"
         self._int = struct.Struct(self.order + "i").pack

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
-@contextmanager
-def uncollected() -> Iterator[None]:
+class uncollected:
     """No garbage collection inside the block; each pass over what is being built would cost as much as building it.
 
     >>> with uncollected():
     ...     gc.isenabled()
     False
     """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
+
+    __slots__ = ("enabled",)
+
+    def __enter__(self) -> None:
+        self.enabled = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *error: object) -> None:
+        if self.enabled:
             gc.enable()

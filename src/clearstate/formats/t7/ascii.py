@@ -129,6 +129,9 @@ class AsciiDecoder:
     def entries(self, table: Table, left: int, objects: dict[int, Value], indices: list[int]) -> Progress:
         return [(table, left)], MISSING
 
+    def torch(self, index: int, objects: dict[int, Value], indices: list[int]) -> tuple[Value, Table, int] | None:
+        return None
+
 
 def parse(text: bytes, dtype: np.dtype[Any]) -> Array:
     """The numbers of a storage's text.

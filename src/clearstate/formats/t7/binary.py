@@ -206,8 +206,9 @@ class BinaryDecoder:
 
         This is the loop that a file of many small values spends its time in. It reads keys that are numbers or
         short strings, and values that are nil, numbers, short strings, booleans, objects read before, new
-        tables, tensors, or objects that are tables of fields. At anything else, or at a length that cannot be, it stops
-        before that value (or before that entry) and leaves the rest to the reader, which reads on or says what is wrong.
+        tables, tensors, or objects that are tables of fields. At anything else, or at a length that cannot be,
+        it stops before that value (or before that entry) and leaves the rest to the reader, which reads on
+        or says what is wrong.
         """
         buffer, pos, keys = self.buffer, self.pos, self.keys
         pair, tagged, int_at, low = self.unpack.pair, self.unpack.tagged, self.unpack.integer, self._low
@@ -271,7 +272,7 @@ class BinaryDecoder:
                             table[key] = raw.decode()
                         except UnicodeDecodeError:
                             table[key] = raw
-                    elif kind == TABLE or kind == TORCH:
+                    elif kind in (TABLE, TORCH):
                         known = objects.get(n)
                         if known is not None:
                             if type(known) is Function or (type(known) is Table) != (kind == TABLE):
@@ -317,11 +318,24 @@ class BinaryDecoder:
             outer.append((table, left))
         return outer, key
 
+    def torch(self, index: int, objects: dict[int, Value], indices: list[int]) -> tuple[Value, Table, int] | None:
+        """Reads a new Torch object of a plain class: itself, a table of it, and how many entries that waits for.
+
+        ``None``, and nothing read, where it takes more thought.
+        """
+        try:
+            made = self._torch(self.pos, index, objects, indices)
+        except struct.error:
+            return None
+        if made is None:
+            return None
+        value, table, count, self.pos = made
+        return value, table, count
+
     def _torch(
         self, pos: int, index: int, objects: dict[int, Value], indices: list[int]
     ) -> tuple[Value, Table, int, int] | None:
-        """A new Torch object whose class name begins at ``pos``: itself, a table of it, that table's number of entries
-        still to be read, and where they begin. ``None``, and nothing done, where it takes more thought."""
+        """Like `torch`, for an object whose class begins at ``pos``; says where it goes on, and does not move there."""
         named = self._class(pos)
         if named is None or named[0].form == "Storage":
             return None

@@ -148,7 +148,7 @@ class Tensor:
     A tensor without dimensions is empty, as in Torch7; it may have a storage all the same.
 
     >>> t = Tensor.of(np.arange(6.0).reshape(2, 3))
-    >>> t.typename, t.size, t.stride, t.numpy()[1, 2]
+    >>> t.typename, t.size, t.stride, float(t.numpy()[1, 2])
     ('torch.DoubleTensor', (2, 3), (3, 1), 5.0)
     """
 

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -101,7 +102,7 @@ def _decode(source: Source, long_size: Literal[4, 8] | None) -> tuple[Value, Lay
         return _Reader(AsciiDecoder(source)).read()
     if len(head) < 4:
         raise FormatError("a type number (4 bytes)", f"only {len(head)} bytes", offset=0)
-    byteorder: Literal["little", "big"] = "little" if head[3] == 0 and head[0] != 0 or not any(head) else "big"
+    byteorder: Literal["little", "big"] = "little" if (head[3] == 0 and head[0]) or not any(head) else "big"
     sizes: tuple[Literal[4, 8], ...] = (8, 4) if long_size is None else (long_size,)
     failures: list[FormatError] = []
     for size in sizes:
@@ -110,6 +111,11 @@ def _decode(source: Source, long_size: Literal[4, 8] | None) -> tuple[Value, Lay
         except FormatError as error:
             failures.append(error)
     raise max(failures, key=lambda error: error.offset or 0)
+
+
+@lru_cache
+def _binary_layout(long_size: Literal[4, 8], byteorder: Literal["little", "big"]) -> Layout:
+    return Layout("binary", long_size, byteorder)
 
 
 class Decoder(Protocol):
@@ -128,6 +134,7 @@ class Decoder(Protocol):
     def numbers(self, dtype: np.dtype[Any], count: int, expected: str) -> Data: ...
     def finish(self) -> bytes: ...
     def entries(self, table: Table, left: int, objects: dict[int, Value], indices: list[int]) -> Progress: ...
+    def torch(self, index: int, objects: dict[int, Value], indices: list[int]) -> tuple[Value, Table, int] | None: ...
 
 
 class _Frame:
@@ -171,6 +178,8 @@ class _Reader:
         decoder = self.decoder
         if isinstance(decoder, AsciiDecoder):
             return Layout("ascii", indices=indices, trailing=trailing)
+        if indices is None:
+            return _binary_layout(decoder.long_size, decoder.byteorder)
         return Layout("binary", decoder.long_size, decoder.byteorder, indices=indices)
 
     def value(self) -> Value:
@@ -182,7 +191,7 @@ class _Reader:
             return decoder.double()
         if kind == STRING:
             return text(decoder.string("a string"))
-        if kind == TABLE or kind == TORCH or kind == FUNCTION or kind == LEGACY_FUNCTION:
+        if kind in (TABLE, TORCH, FUNCTION, LEGACY_FUNCTION):
             return self._shared(kind, at)
         if kind == NIL:
             return None
@@ -197,15 +206,21 @@ class _Reader:
 
     def _shared(self, kind: int, at: int) -> Value:
         index = self.decoder.integer("the number of an object")
+        value: Value
         known = self.objects.get(index, MISSING)
         if known is not MISSING:
             if _kind_of(known) != (FUNCTION if kind == LEGACY_FUNCTION else kind):
                 found = f"a reference to {kind_name(kind)} numbered {index}, which is not one"
                 raise FormatError("a reference to an object of its own kind", found, offset=at)
             return known
+        if kind == TORCH and (made := self.decoder.torch(index, self.objects, self.indices)) is not None:
+            value, table, count = made
+            if count:
+                self.stack.append(_Frame(self._fill_table, table, count))
+            return value
         self.indices.append(index)
         if kind == TABLE:
-            value: Value = self._table()
+            value = self._table()
         elif kind == TORCH:
             value = self._torch()
         else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -28,7 +28,9 @@ class Left(Enum):
     TENSORS = "a table of empty tensors"
     VALUE = "a number, string or boolean"
     STORAGE = "a torch.LongStorage of zeros"
-    FIRST = "a table of its first element only: the template of clones"
+    TEMPLATE = "a table of one element only: the template of clones"
+    HOLDING = "a table of what other fields hold"
+    SAME = "what another field holds"
     EMPTIED = "what is there, emptied: a tensor without elements, a table without entries, else nothing"
 
 
@@ -36,14 +38,21 @@ class Fresh(NamedTuple):
     """What a constructor leaves in a transient field.
 
     ``detail`` is the tensor class where it is not the module's own type (TENSOR), how many tensors (TENSORS),
-    the value (VALUE), or how many longs (STORAGE).
+    the value (VALUE), how many longs (STORAGE), the field that holds the template too (TEMPLATE), or paths of
+    other fields of the module (HOLDING, SAME).
     """
 
     left: Left
     detail: Any = None
 
+    number: float | None = None
+    """The one element a tensor has, where it is not empty."""
 
-Transient = Mapping[str, Fresh]
+    when: Callable[[Mapping[Any, Any]], bool] | None = None
+    """Says of the table that has the field whether the constructor leaves this; where not, it leaves nothing."""
+
+
+Transient = dict[str, Fresh]
 
 
 def absent(names: str) -> Transient:
@@ -51,9 +60,12 @@ def absent(names: str) -> Transient:
     return dict.fromkeys(names.split(), Fresh(Left.ABSENT))
 
 
-def tensor(names: str, typename: str | None = None) -> Transient:
-    """An empty tensor each: of the module's type, or of ``typename`` whatever that is (``torch.LongTensor()``)."""
-    return dict.fromkeys(names.split(), Fresh(Left.TENSOR, typename))
+def tensor(names: str, typename: str | None = None, number: float | None = None) -> Transient:
+    """An empty tensor each: of the module's type, or of ``typename`` whatever that is (``torch.LongTensor()``).
+
+    With ``number``, a tensor of this one element: C code that writes there does not resize it.
+    """
+    return dict.fromkeys(names.split(), Fresh(Left.TENSOR, typename, number))
 
 
 def table(names: str) -> Transient:
@@ -61,9 +73,9 @@ def table(names: str) -> Transient:
     return dict.fromkeys(names.split(), Fresh(Left.TABLE))
 
 
-def tensors(names: str, count: int) -> Transient:
-    """A table of ``count`` empty tensors each."""
-    return dict.fromkeys(names.split(), Fresh(Left.TENSORS, count))
+def tensors(names: str, count: int, number: float | None = None) -> Transient:
+    """A table of ``count`` empty tensors each; with ``number``, of tensors of this one element."""
+    return dict.fromkeys(names.split(), Fresh(Left.TENSORS, count, number))
 
 
 def value(names: str, what: float | str | bool) -> Transient:
@@ -76,9 +88,27 @@ def storage(names: str, count: int) -> Transient:
     return dict.fromkeys(names.split(), Fresh(Left.STORAGE, count))
 
 
-def clones(names: str) -> Transient:
-    """A table whose first element is the template and stays; its clones go."""
-    return dict.fromkeys(names.split(), Fresh(Left.FIRST))
+def clones(names: str, template: str | None = None) -> Transient:
+    """A table whose template stays and whose clones go.
+
+    The template is the element that the field ``template`` holds too; the first one where none is.
+    """
+    return dict.fromkeys(names.split(), Fresh(Left.TEMPLATE, template))
+
+
+def holding(names: str, paths: str) -> Transient:
+    """A table of what these other fields of the module hold, each."""
+    return dict.fromkeys(names.split(), Fresh(Left.HOLDING, tuple(paths.split())))
+
+
+def same(names: str, path: str) -> Transient:
+    """The very object that another field of the module holds, each."""
+    return dict.fromkeys(names.split(), Fresh(Left.SAME, path))
+
+
+def where(condition: Callable[[Mapping[Any, Any]], bool], transient: Transient) -> Transient:
+    """These fields where the table that has them meets a condition; elsewhere the constructor leaves none."""
+    return {name: fresh._replace(when=condition) for name, fresh in transient.items()}
 
 
 def emptied(names: str) -> Transient:
@@ -100,8 +130,14 @@ class ClassEntry:
     transient: Transient = field(default_factory=dict)
     declared: bool = True
 
+    alike: Mapping[str, str] = field(default_factory=dict)
+    """Table fields whose keys and values are tables with the same fields as another table field of the class."""
+
     nested: frozenset[str] = frozenset()
-    """Paths of table fields that have words about their own fields."""
+    """Paths of table fields that have words about what is in them."""
+
+    module: bool = False
+    """Whether the class is a module or a criterion, rather than a part of one."""
 
 
 BASES = ("nn.Module", "nn.Criterion")
@@ -116,7 +152,8 @@ def register(
     name: str,
     parent: str | None = "nn.Module",
     *,
-    transient: Transient | str = MappingProxyType({}),
+    transient: Mapping[str, Fresh] | str = MappingProxyType({}),
+    alike: str = "",
     **roles: str,
 ) -> None:
     """Adds a class to the catalog, or replaces its entry.
@@ -126,6 +163,7 @@ def register(
         parent: the class it inherits from; ``None`` for a class that is no module.
         transient: fields that work leaves behind. A string names them; to say what the constructor leaves in
             them, join `absent`, `tensor`, `table`, ... with ``|``.
+        alike: table fields that hold tables with the fields of another table field: ``"data.mapindex=data"``.
         roles: fields of other roles, by role name: ``parameter="weight bias"``, ``gradient=``, ``buffer=``,
             ``constant=``, ``code=``. A field the parent has in another role moves to this one.
 
@@ -138,7 +176,7 @@ def register(
     """
     fresh = emptied(transient.replace(",", " ")) if isinstance(transient, str) else dict(transient)
     fields = {f: Role(role) for role, names in roles.items() for f in names.replace(",", " ").split()}
-    _own[name] = ClassEntry(name, parent, fields, fresh)
+    _own[name] = ClassEntry(name, parent, fields, fresh, alike=dict(pair.split("=") for pair in alike.split()))
     _resolved.clear()
 
 
@@ -160,7 +198,10 @@ def lookup(name: str) -> ClassEntry | None:
         roles.update(dict.fromkeys(own.transient, Role.TRANSIENT))
         roles.update(own.roles)
         transient = {f: fresh for f, fresh in transient.items() if roles[f] is Role.TRANSIENT}
-        entry = _resolved[name] = ClassEntry(name, own.parent, roles, transient, True, _nested(roles))
+        alike = {**(above.alike if above else {}), **own.alike}
+        nested = _nested(roles) | set(alike)
+        module = name in BASES or (above is not None and above.module)
+        entry = _resolved[name] = ClassEntry(name, own.parent, roles, transient, True, alike, nested, module)
     return entry
 
 
@@ -205,6 +246,7 @@ UNDECLARED = ClassEntry(
     },
     emptied(COMMON_BUFFERS),
     declared=False,
+    module=True,
 )
 """The base rule, for classes that look like modules but that nobody declared."""
 
@@ -227,7 +269,7 @@ def snake_case(name: str) -> str:
 
 
 def _load() -> None:
-    global _loaded
+    global _loaded  # noqa: PLW0603
     if not _loaded:
         _loaded = True
         users = dict(_own)

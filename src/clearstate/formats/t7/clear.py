@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 
 from ...roles import DROPPED_BY_DEFAULT, Role
-from .classes import Fresh, Left
+from .classes import Left
 from .coverage import cover, view_of
 from .data import Held
 from .objects import Object, Storage, Table, Tensor, Value, numeric_class, references
 from .survey import Place, survey
 
 DEFAULT_TYPE = "torch.DoubleTensor"
+
+LINKED = frozenset((Left.HOLDING, Left.SAME))
+"""What is restored last, since it is made of what other fields hold then."""
 
 
 def clear(root: Value, drop: Collection[Role] = DROPPED_BY_DEFAULT) -> Value:
@@ -34,9 +37,9 @@ def clear(root: Value, drop: Collection[Role] = DROPPED_BY_DEFAULT) -> Value:
     >>> clear(net) is net, net["weight"], net["output"]
     (True, Tensor('torch.DoubleTensor', 1), Tensor('torch.DoubleTensor', empty))
     """
-    for place in survey(root).places:
-        if place.role in drop:
-            _restore(place)
+    places = [place for place in survey(root).places if place.role in drop]
+    for place in sorted(places, key=lambda place: place.fresh.left in LINKED):
+        _restore(place)
     if Role.SLACK in drop:
         compact(root)
     return root
@@ -48,57 +51,81 @@ def not_cleared(root: Value, drop: Collection[Role] = DROPPED_BY_DEFAULT) -> lis
 
 
 def _is_fresh(place: Place) -> bool:
-    old = place.table.get(place.key)
-    return _same(old, fresh_value(place.fresh, old, place.owner))
+    return _same(place.table.get(place.key), fresh_value(place), place.fresh.left)
 
 
 def _restore(place: Place) -> None:
-    old = place.table.get(place.key)
-    new = fresh_value(place.fresh, old, place.owner)
+    old, new = place.table.get(place.key), fresh_value(place)
     if new is None:
         place.table.pop(place.key, None)
-    elif not _same(old, new):
+    elif not _same(old, new, place.fresh.left):
         place.table[place.key] = new
 
 
-def _same(old: Value, new: Value) -> bool:
+def _same(old: Value, new: Value, left: Left) -> bool:
     """Whether a field is already as constructed; it is then left alone, with whatever shares it."""
+    if old is new:
+        return True
     if type(old) is not type(new):
         return False
     if type(new) is Tensor:
-        same: bool = old.typename == new.typename and not old.size and old.storage is None
-        return same
+        return left not in LINKED and _same_tensor(old, new)
     if type(new) is Table:
-        return len(old) == len(new) and all(_same(old.get(key), value) for key, value in new.items())
+        return (
+            left is not Left.SAME and len(old) == len(new) and all(_same(old.get(k), v, left) for k, v in new.items())
+        )
     if type(new) is Storage:
         return old.typename == new.typename and len(old) == len(new) and not old.numpy().any()
     return bool(old == new)
 
 
-def fresh_value(fresh: Fresh, old: Value, owner: Object | None) -> Value:
+def _same_tensor(old: Tensor, new: Tensor) -> bool:
+    if old.typename != new.typename or old.size != new.size:
+        return False
+    return old.storage is None if new.storage is None else bool((old.numpy() == new.numpy()).all())
+
+
+def fresh_value(place: Place) -> Value:
     """What a constructor leaves in a field, or ``None`` where it leaves nothing.
 
-    Args:
-        fresh: the declaration.
-        old: what is in the field now; its tensor class is taken over, since a module may have been converted.
-        owner: the module, whose ``_type`` is the class of its tensors.
+    A tensor is of the class that the module's ``_type`` names; where nothing tells, of the class of the one
+    that is there, since a module may have been converted.
     """
-    left, detail = fresh
+    left, detail, number, when = place.fresh
+    owner, old = place.owner, place.table.get(place.key)
+    if when is not None and not when(place.table):
+        return None
     if left is Left.TENSOR:
-        return Tensor(_tensor_class(detail, old, owner))
+        return _tensor(_tensor_class(detail, old, owner), number)
     if left is Left.TABLE:
         return Table()
     if left is Left.TENSORS:
-        return Table.of(Tensor(_tensor_class(None, None, owner)) for _ in range(detail))
+        there = old if type(old) is Table else Table()
+        return Table.of(_tensor(_tensor_class(None, there.get(i), owner), number) for i in range(1, detail + 1))
     if left is Left.VALUE:
         return float(detail) if isinstance(detail, int) and not isinstance(detail, bool) else detail
     if left is Left.STORAGE:
         return Storage("torch.LongStorage", Held(np.zeros(detail, "i8")))
+    if left is Left.HOLDING:
+        return Table.of(value for path in detail if (value := _at(owner, path)) is not None)
+    if left is Left.SAME:
+        return _at(owner, detail)
     if left is Left.EMPTIED:
         if type(old) is Tensor:
             return Tensor(old.typename)
         return Table() if type(old) is Table else None
     return None
+
+
+def _tensor(typename: str, number: float | None) -> Tensor:
+    return Tensor(typename) if number is None else Tensor.of([number], typename)
+
+
+def _at(owner: Object | None, path: str) -> Value:
+    value: Value = owner
+    for name in path.split("."):
+        value = value.get(name) if type(value) in (Object, Table) else None
+    return value
 
 
 def _tensor_class(detail: str | None, old: Value, owner: Object | None) -> str:
@@ -112,7 +139,7 @@ def _tensor_class(detail: str | None, old: Value, owner: Object | None) -> str:
 
 
 def _guessed_type(owner: Object | None) -> str | None:
-    """The type of a module of the years before ``_type``: that of its own tensors."""
+    """The type of a criterion, or a module of the years before ``_type``: that of its own tensors."""
     for name in ("weight", "running_mean", "output", "gradInput"):
         found = owner.get(name) if owner is not None else None
         if type(found) is Tensor:

@@ -28,7 +28,7 @@ PRIORITY = {
 }
 
 CLONES = "<clones>"
-"""The prefix of a table whose first element is a template, and whose others are its clones."""
+"""With a key, the prefix of a table where this key has a template, and the others have its clones."""
 
 LONGEST = 50
 """How many steps of a path are written; above them, their number."""
@@ -49,7 +49,7 @@ class Path(NamedTuple):
         return Path(self, key, self.depth + 1)
 
     def __str__(self) -> str:
-        keys = []
+        keys: list[Any] = []
         at: Path | None = self
         while at is not None and len(keys) < LONGEST:
             keys.append(at.key)
@@ -106,9 +106,10 @@ def edges(value: Value, entry: ClassEntry | None = None, prefix: str = "", role:
         elif type(value.state) is not bytes:
             yield Edge(None, "<state>", value.state, role, "structural")
     elif kind is Table:
-        if prefix == CLONES:
+        if prefix.startswith(CLONES):
+            template = float(prefix.removeprefix(CLONES))
             for key, item in value.items():
-                clone = key != 1
+                clone = key != template
                 yield Edge(value, key, item, Role.TRANSIENT if clone else role, "declared", GONE if clone else None)
         elif entry is not None:
             yield from _fields(value, entry, prefix, role)
@@ -130,10 +131,16 @@ _CONTAINERS = frozenset((Table, Object, Tensor, Storage, Function))
 
 def _fields(table: Table, entry: ClassEntry | None, prefix: str, role: Role | None) -> Iterator[Edge]:
     evidence = "declared" if entry is not None and entry.declared else "guessed"
+    alike = entry.alike.get(prefix[:-1]) if entry is not None else None
     # `modules` first, so that a module shared with a graph is named by its place among them.
     for key, item in (
         sorted(table.items(), key=lambda pair: pair[0] != "modules") if "modules" in table else table.items()
     ):
+        if alike is not None:
+            if type(key) in _CONTAINERS:
+                yield Edge(None, "<key>", key, role, "structural", None, entry, f"{alike}.")
+            yield Edge(table, key, item, role, "structural", None, entry, f"{alike}.")
+            continue
         if type(key) in _CONTAINERS:
             yield Edge(None, "<key>", key, role, "structural")
         name = f"{prefix}{key}" if isinstance(key, str) else ""
@@ -143,8 +150,10 @@ def _fields(table: Table, entry: ClassEntry | None, prefix: str, role: Role | No
             yield Edge(table, key, item, role, evidence if entry else "structural", None, nested, f"{name}.")
             continue
         fresh = entry.transient.get(name) if entry else None
-        if fresh is not None and fresh.left is Left.FIRST:
-            yield Edge(table, key, item, role, evidence, None, None, CLONES)
+        if fresh is not None and fresh.left is Left.TEMPLATE and type(item) is Table:
+            template = table.get(fresh.detail)
+            at = next((k for k, v in item.items() if v is template and type(k) is float), 1.0)
+            yield Edge(table, key, item, role, evidence, None, None, f"{CLONES}{at}")
         else:
             yield Edge(table, key, item, role if role in RANK else due, evidence, fresh)
 
@@ -221,9 +230,8 @@ def _visit(
         role, evidence = Role.CODE if role not in RANK else role, "structural"
     elif kind is Object and value.typename == "torch.Generator":
         role, evidence = role or Role.TRAINING, "structural"
-    elif kind is Tensor or kind is Storage:
-        if role is None:
-            role, evidence = (Role.UNKNOWN, "none")
+    elif (kind is Tensor or kind is Storage) and role is None:
+        role, evidence = Role.UNKNOWN, "none"
     pieces[id(value)] = piece = Piece(value, path, role or Role.METADATA, evidence, owner)
     found.pieces.append(piece)
     if kind is Object:
@@ -240,19 +248,19 @@ def _visit(
         if step.table is not None and due in RANK and role not in RANK:
             fresh = step.fresh or (EMPTY if due is Role.GRADIENT else GONE)
             found.places.append(Place(at, step.table, step.key, due, fresh, owner))
-        if type(step.value) in _CONTAINERS and not (kind is Tensor):
-            step = step._replace(role=due)
+        if type(step.value) in _CONTAINERS and kind is not Tensor:
+            inner = step._replace(role=due)
             rank = RANK.get(due, 0) if due is not None else 0
             if rank and queues[rank] is not queue:
-                queues[rank].appendleft((at, step, owner))
+                queues[rank].appendleft((at, inner, owner))
             else:
-                below.append((at, step, owner))
+                below.append((at, inner, owner))
     queue.extend(reversed(below))
 
 
 def _note_class(value: Object, path: Path | None, role: Role | None, found: Survey) -> None:
     entry = entry_for(value.typename, value.fields)
-    if entry is not None and role is not Role.TRANSIENT:
+    if entry is not None and entry.module and role is not Role.TRANSIENT:
         found.modules[str(path or "")] = value.typename
         if not entry.declared:
             kept = [str(k) for k, v in value.fields.items() if type(v) in (Tensor, Storage) and k not in entry.roles]

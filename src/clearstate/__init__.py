@@ -40,8 +40,8 @@ _ROOMS = {
 }
 
 __all__ = [
-    "ClearstateError",
     "Cleared",
+    "ClearstateError",
     "Entry",
     "FormatError",
     "Inventory",

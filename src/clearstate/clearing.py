@@ -74,9 +74,10 @@ def clear_state(model: T, *, drop: Roles = (), keep: Roles = ()) -> T:
 
     dropped = roles_to_drop(drop, keep)
     if isinstance(model, t7.Object | t7.Table | t7.Tensor | t7.Storage | t7.Function):
-        return t7.clear(model, dropped)
+        t7.clear(model, dropped)
+        return model
     if isinstance(model, str | os.PathLike):
-        raise TypeError(f"clear_state takes a model; for a file call clear_file({os.fspath(model)!r}, ...)")
+        raise TypeError(f"clear_state takes a model; for a file call clear_file({str(model)!r}, ...)")
     raise TypeError(f"clear_state takes an object graph of clearstate.formats.t7, not {_named(model)}")
 
 

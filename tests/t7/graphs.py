@@ -84,9 +84,9 @@ def graphs(draw: st.DrawFn, cyclic: bool = True) -> Any:
     made += [draw(tensors(s)) for s in made if isinstance(s, Storage)]
     made += draw(st.lists(tensors(), max_size=2))
     for _ in range(draw(st.integers(0, 5))):
-        items = draw(st.lists(st.tuples(KEYS, PLAIN | (st.sampled_from(made) if made else PLAIN)), max_size=5))
-        table = Table(items)
-        if made and draw(st.booleans()):
+        values: st.SearchStrategy[Any] = PLAIN | st.sampled_from(made) if made else PLAIN
+        table = Table(draw(st.lists(st.tuples(KEYS, values), max_size=5)))
+        if draw(st.booleans()) and made:
             table[draw(st.sampled_from(made))] = draw(PLAIN)
         made.append(table)
         kind = draw(st.sampled_from(["table", "object", "unheard", "vec", "hash", "function", "generator", "headed"]))

@@ -100,8 +100,10 @@ def test_a_hostile_file_is_refused_with_what_was_expected_and_found(name: str) -
     data, message = HOSTILE[name]
     with pytest.raises(FormatError, match=message) as caught:
         t7.loads(data)
-    assert caught.value.offset is not None and 0 <= caught.value.offset <= len(data)
-    assert caught.value.expected and caught.value.found
+    assert caught.value.offset is not None
+    assert 0 <= caught.value.offset <= len(data)
+    assert caught.value.expected
+    assert caught.value.found
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 12, 40, 100, 1000])

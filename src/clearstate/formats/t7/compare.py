@@ -159,12 +159,12 @@ class _Comparison:
 
     def _compare_group(self, group: list[int], taken: dict[tuple[int, int], int]) -> None:
         x, y, path, role = self.tensors[group[0]]
-        ours, theirs = ([self.tensors[i][side] for i in group] for side in (0, 1))
+        ours, theirs = [self.tensors[i][0] for i in group], [self.tensors[i][1] for i in group]
         if len({id(_storage(t)) for t in theirs}) > 1:
             self._differ(path, "its overlapping views overlap in the first only", role)
             return
-        mine = cover([view_of(t) for t in ours])  # type: ignore[arg-type]
-        other = cover([view_of(t) for t in theirs])  # type: ignore[arg-type]
+        mine = cover([view_of(t) for t in ours])
+        other = cover([view_of(t) for t in theirs])
         geometry = [g.moved for g in mine] == [g.moved for g in other]
         if not geometry and len(group) > 1:
             self._differ(path, "its overlapping views overlap in other elements", role)

@@ -69,12 +69,12 @@ def _entries(found: Survey) -> Iterable[Entry]:
         path = str(piece.path or "")
         module = str(places.get(id(piece.owner)) or "")
         if type(value) is Tensor or type(value) is Storage:
-            shape = value.size if type(value) is Tensor else (len(value),)
-            storage = value.storage if type(value) is Tensor else value
-            dtype = storage.data.dtype.newbyteorder("=").name if storage else None
+            memory: Storage | None = value.storage if isinstance(value, Tensor) else value
+            shape = value.size if isinstance(value, Tensor) else (len(value),)
+            dtype = memory.data.dtype.newbyteorder("=").name if memory else None
             yield Entry(path, module, value.typename, piece.role, fresh.get(id(value), 0), piece.evidence, dtype, shape)
-            if unseen.get(id(value)):
-                yield Entry(f"{path}.<unseen>", module, storage.typename, Role.SLACK, unseen[id(value)], "structural")
+            if memory is not None and unseen.get(id(value)):
+                yield Entry(f"{path}.<unseen>", module, memory.typename, Role.SLACK, unseen[id(value)], "structural")
         elif type(value) is Function:
             yield Entry(path, module, "function", piece.role, len(value.bytecode), piece.evidence)
         elif type(value) is Object:

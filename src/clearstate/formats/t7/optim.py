@@ -34,6 +34,6 @@ def optimizer_fields(table: Table) -> Mapping[Any, Any]:
     ['dfdx']
     """
     for marks, fields in STATES:
-        if all(type(table.get(mark)) is Tensor or mark in ("eta_t", "mu_t") and mark in table for mark in marks):
+        if all(type(table.get(mark)) is Tensor or (mark in ("eta_t", "mu_t") and mark in table) for mark in marks):
             return {key: table[key] for key in fields if key in table}
     return {}

@@ -7,10 +7,10 @@ The modes a user sets (``fmode``, ``bdmode``, ``bwmode``, ``fastest_mode``) and 
 from ..classes import absent, emptied, register, storage, value
 
 CONVOLUTION = absent(
-    "iSize oSize pad stride dilation iDesc oDesc oDescForBias oDescBias weightDesc biasDesc convDesc convDescData scaleT "
-    "input_offset output_offset weight_offset bias_offset input_slice output_slice autotunerHash iteration iType weightType "
-    "algType fwdAlgType bwdDataAlgType bwdFilterAlgType extraBuffer extraBufferSizeInBytes extraBufferInBytes "
-    "_input _gradOutput"
+    "iSize oSize pad stride dilation iDesc oDesc oDescForBias oDescBias weightDesc biasDesc convDesc convDescData "
+    "scaleT input_offset output_offset weight_offset bias_offset input_slice output_slice autotunerHash iteration "
+    "iType weightType algType fwdAlgType bwdDataAlgType bwdFilterAlgType "
+    "extraBuffer extraBufferSizeInBytes extraBufferInBytes _input _gradOutput"
 )
 """Sizes, descriptors, the algorithm found for them, and its work space; all versions of the package."""
 
@@ -59,7 +59,9 @@ register(
     "cudnn.RNN",
     parameter="weight",
     gradient="gradWeight",
-    transient=emptied("output gradInput reserve hiddenOutput cellOutput gradHiddenInput gradCellInput dropoutStates workspace")
+    transient=emptied(
+        "output gradInput reserve hiddenOutput cellOutput gradHiddenInput gradCellInput dropoutStates workspace"
+    )
     | absent("hiddenInput cellInput gradHiddenOutput gradCellOutput _input _gradOutput")
     | absent("rnnDesc dropoutDesc wDesc xDescs yDescs hxDesc hyDesc cxDesc cyDesc")
     | value("seqLength miniBatch", 1)

@@ -91,7 +91,9 @@ register(
     constant="unigrams noise",
     transient=tensors("output", 4)
     | tensors("gradInput", 2)
-    | absent("sampleidx _sampleidx sampleprob _noiseidx _noiseprob _metaidx _noisesamples _buff _score _pm linout addBuffer")
+    | absent(
+        "sampleidx _sampleidx sampleprob _noiseidx _noiseprob _metaidx _noisesamples _buff _score _pm linout addBuffer"
+    )
     | absent("_weight _bias _gradWeight _gradOutput _tgradOutput testedtargets"),
 )
 register(

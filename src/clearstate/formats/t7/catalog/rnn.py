@@ -30,9 +30,7 @@ register(
 register("nn.Recurrent", "nn.AbstractRecurrent", metadata="sharedClones")
 register("nn.Recursor", "nn.AbstractRecurrent")
 register("nn.Recurrence", "nn.AbstractRecurrent", constant="typeTensor", transient=absent("zeroTensor"))
-register(
-    "nn.LSTM", "nn.AbstractRecurrent", transient=tensor("zeroTensor") | table("cells gradCells") | absent("cell")
-)
+register("nn.LSTM", "nn.AbstractRecurrent", transient=tensor("zeroTensor") | table("cells gradCells") | absent("cell"))
 register("nn.FastLSTM", "nn.LSTM")
 register("nn.BNFastLSTM", "nn.FastLSTM")
 register("nn.GRU", "nn.AbstractRecurrent", transient=tensor("zeroTensor") | table("cells gradCells"))
@@ -74,9 +72,7 @@ SEQUENCE = (
 CELL = tensors("gradInput", 3) | tensor("cell c0 grad_c0") | absent("_return_grad_c0 next_h grad_next_h batchmode")
 WEIGHTS = {"parameter": "weight bias", "gradient": "gradWeight gradBias"}
 register("nn.SeqLSTM", **WEIGHTS, transient=SEQUENCE | CELL)
-register(
-    "nn.SeqLSTMP", "nn.SeqLSTM", parameter="weightO", gradient="gradWeightO", transient=absent("_hidden")
-)
+register("nn.SeqLSTMP", "nn.SeqLSTM", parameter="weightO", gradient="gradWeightO", transient=absent("_hidden"))
 register("nn.SeqGRU", **WEIGHTS, transient=SEQUENCE | tensors("gradInput", 2))
 register("nn.SeqBRNN", "nn.Container")
 register("nn.SeqReverseSequence", transient=absent("outputIndices gradIndices"))
@@ -84,7 +80,11 @@ register("nn.SeqDropout", transient=tensor("noise"))
 
 # Their weight-normalized variants. `weight` is computed from `v` and `g` in training only, and evaluation reads it;
 # `norm`, `scale` and `hTmp` are written in place, so they need their sizes.
-NORMALIZED = {"parameter": "weight bias v g", "gradient": "gradWeight gradBias gradV gradG", "buffer": "norm scale hTmp"}
+NORMALIZED = {
+    "parameter": "weight bias v g",
+    "gradient": "gradWeight gradBias gradV gradG",
+    "buffer": "norm scale hTmp",
+}
 MORE = tensor("buffer4 buffer5 buffer6 buffer7 buffer8")
 register("nn.SeqLSTM_WN", **NORMALIZED, transient=SEQUENCE | CELL | MORE)
 register(
@@ -108,7 +108,9 @@ register("nn.SAdd")
 register("nn.ExpandAs", transient=table("output gradInput") | tensor("sum1 sum2"))
 
 # Criterions. Their clones are all copies of `criterion`, which is none of them.
-register("nn.SequencerCriterion", "nn.Criterion", transient=table("gradInput _gradInput clones") | absent("isStateless"))
+register(
+    "nn.SequencerCriterion", "nn.Criterion", transient=table("gradInput _gradInput clones") | absent("isStateless")
+)
 register("nn.RepeaterCriterion", "nn.Criterion", transient=table("gradInput clones"))
 register(
     "nn.MaskZeroCriterion",

@@ -12,8 +12,6 @@ BATCH = absent("dpnn_online")
 register("nn.Serial", "nn.Decorator")
 register("nn.Inception", "nn.Decorator", transient=BATCH)
 register("nn.FireModule", "nn.Decorator")
-register("nn.NaN", "nn.Decorator")
-register("nn.Profile", "nn.Decorator")
 register("nn.ReverseTable", transient=table("output gradInput"))
 
 # Simple layers. The class of ArgMax's output is an argument of its constructor.
@@ -67,9 +65,7 @@ register(
 register(
     "nn.VRClassReward",
     "nn.Criterion",
-    transient=BATCH
-    | tensors("gradInput", 1)
-    | absent("reward _reward vrReward _target _maxVal _maxIdx __maxIdx baseline"),
+    transient=BATCH | tensors("gradInput", 1) | absent("reward _reward vrReward _target _maxVal _maxIdx __maxIdx"),
 )
 register(
     "nn.BinaryClassReward",

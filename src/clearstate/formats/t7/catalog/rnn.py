@@ -4,7 +4,7 @@ So is the state a user carries from one sequence to the next (``userPrevOutput``
 and Torch7's `clearState` and `forget` drop it. ``rho`` is a hyper-parameter though a Sequencer sets it.
 """
 
-from ..classes import absent, clones, register, table, tensor, tensors, value
+from ..classes import absent, clones, holding, register, table, tensor, value
 
 USER = absent(
     "userPrevOutput userPrevCell userNextGradOutput userNextGradCell userGradPrevOutput userGradPrevCell gradPrevOutput"
@@ -24,10 +24,9 @@ register(
     | value("gradParametersAccumulated", False)
     | absent("updateGradInputStep accGradParametersStep backStep nSharedClone rmInSharedClones _input _gradOutput")
     | USER
-    | clones("sharedClones"),
+    | clones("sharedClones", "recurrentModule"),
 )
-# Here the template is the second of the clones; until an entry can say so, all of them stay.
-register("nn.Recurrent", "nn.AbstractRecurrent", metadata="sharedClones")
+register("nn.Recurrent", "nn.AbstractRecurrent")
 register("nn.Recursor", "nn.AbstractRecurrent")
 register("nn.Recurrence", "nn.AbstractRecurrent", constant="typeTensor", transient=absent("zeroTensor"))
 register("nn.LSTM", "nn.AbstractRecurrent", transient=tensor("zeroTensor") | table("cells gradCells") | absent("cell"))
@@ -46,7 +45,7 @@ register(
     transient=table("output _output tableoutput tablegradInput")
     | absent("tablegradinput")
     | value("step", 1)
-    | clones("sharedClones"),
+    | clones("sharedClones", "module"),
 )
 register("nn.Repeater", "nn.AbstractSequencer", transient=table("output"))
 register("nn.BiSequencer", "nn.AbstractSequencer", transient=table("output gradInput"))
@@ -62,18 +61,23 @@ register(
     transient=table("output actions gradHidden") | absent("_initInput _gradAction _input _actions _crop _pad _byte"),
 )
 
-# Modules that run a whole sequence themselves. The constructor's `gradInput` holds `grad_c0`, `grad_h0` and `grad_x`.
+# Modules that run a whole sequence themselves. `gradInput` is the three gradients that they keep, or the two.
 SEQUENCE = (
     tensor("gates buffer1 buffer2 buffer3 grad_a_buffer h0 grad_h0 grad_x")
     | absent("_output _grad_x recompute_backward _return_grad_h0")
     | USER
     | ZERO_MASK
 )
-CELL = tensors("gradInput", 3) | tensor("cell c0 grad_c0") | absent("_return_grad_c0 next_h grad_next_h batchmode")
+CELL = (
+    holding("gradInput", "grad_c0 grad_h0 grad_x")
+    | tensor("cell c0 grad_c0")
+    | absent("_return_grad_c0 next_h grad_next_h")
+)
 WEIGHTS = {"parameter": "weight bias", "gradient": "gradWeight gradBias"}
 register("nn.SeqLSTM", **WEIGHTS, transient=SEQUENCE | CELL)
 register("nn.SeqLSTMP", "nn.SeqLSTM", parameter="weightO", gradient="gradWeightO", transient=absent("_hidden"))
-register("nn.SeqGRU", **WEIGHTS, transient=SEQUENCE | tensors("gradInput", 2))
+STATE = holding("gradInput", "grad_h0 grad_x")
+register("nn.SeqGRU", **WEIGHTS, transient=SEQUENCE | STATE)
 register("nn.SeqBRNN", "nn.Container")
 register("nn.SeqReverseSequence", transient=absent("outputIndices gradIndices"))
 register("nn.SeqDropout", transient=tensor("noise"))
@@ -95,7 +99,7 @@ register(
     buffer="normO scaleO",
     transient=tensor("bufferO1 bufferO2") | absent("_hidden"),
 )
-register("nn.SeqGRU_WN", **NORMALIZED, transient=SEQUENCE | tensors("gradInput", 2) | MORE)
+register("nn.SeqGRU_WN", **NORMALIZED, transient=SEQUENCE | STATE | MORE)
 
 # Zeros that mean: no input here.
 register("nn.MaskZero", "nn.Decorator", transient=ZERO_MASK | absent("gradOutput batchmode"))

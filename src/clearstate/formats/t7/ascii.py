@@ -140,7 +140,7 @@ def parse(text: bytes, dtype: np.dtype[Any]) -> Array:
         FormatError: a word is no number of this type.
 
     >>> parse(b"1 -nan 1e-300", np.dtype("f8"))
-    array([ 1.e+000,     nan,  1.e-300])
+    array([1.e+000,     nan, 1.e-300])
     """
     words = text.split()
     try:

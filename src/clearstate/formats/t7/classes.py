@@ -49,7 +49,10 @@ class Fresh(NamedTuple):
     """The one element a tensor has, where it is not empty."""
 
     when: Callable[[Mapping[Any, Any]], bool] | None = None
-    """Says of the table that has the field whether the constructor leaves this; where not, it leaves nothing."""
+    """Says of the table that has the field whether the constructor leaves this there."""
+
+    otherwise: Fresh | None = None
+    """What it leaves where not; ``None`` for nothing."""
 
 
 Transient = dict[str, Fresh]
@@ -106,9 +109,12 @@ def same(names: str, path: str) -> Transient:
     return dict.fromkeys(names.split(), Fresh(Left.SAME, path))
 
 
-def where(condition: Callable[[Mapping[Any, Any]], bool], transient: Transient) -> Transient:
-    """These fields where the table that has them meets a condition; elsewhere the constructor leaves none."""
-    return {name: fresh._replace(when=condition) for name, fresh in transient.items()}
+def where(
+    condition: Callable[[Mapping[Any, Any]], bool], transient: Transient, otherwise: Transient | None = None
+) -> Transient:
+    """These fields where the table that has them meets a condition, elsewhere those, or none."""
+    other = otherwise or {}
+    return {name: fresh._replace(when=condition, otherwise=other.get(name)) for name, fresh in transient.items()}
 
 
 def emptied(names: str) -> Transient:
@@ -143,6 +149,7 @@ class ClassEntry:
 BASES = ("nn.Module", "nn.Criterion")
 
 _own: dict[str, ClassEntry] = {}
+_added: dict[str, list[ClassEntry]] = {}
 _resolved: dict[str, ClassEntry] = {}
 _ROOMS = ("nn", "criterions", "nngraph", "cudnn", "cunn", "inn", "dpnn", "rnn")
 _loaded = False
@@ -168,16 +175,41 @@ def register(
             ``constant=``, ``code=``. A field the parent has in another role moves to this one.
 
     Raises:
-        ValueError: a keyword is no role.
+        ValueError: a keyword is no role, or a field is named in two roles.
 
     >>> register("my.Attention", transient="scores mask", parameter="query")
     >>> lookup("my.Attention").roles["scores"], lookup("my.Attention").roles["output"]
     (<Role.TRANSIENT: 'transient'>, <Role.TRANSIENT: 'transient'>)
     """
-    fresh = emptied(transient.replace(",", " ")) if isinstance(transient, str) else dict(transient)
-    fields = {f: Role(role) for role, names in roles.items() for f in names.replace(",", " ").split()}
-    _own[name] = ClassEntry(name, parent, fields, fresh, alike=dict(pair.split("=") for pair in alike.split()))
+    _own[name] = _entry(name, parent, transient, alike, roles)
     _resolved.clear()
+
+
+def extend(name: str, *, transient: Mapping[str, Fresh] | str = MappingProxyType({}), **roles: str) -> None:
+    """Adds fields to a class that is declared elsewhere, for a package that adds methods to the classes of another.
+
+    Raises:
+        ValueError: a keyword is no role, or a field is named in two roles.
+
+    >>> extend("nn.Identity", transient=absent("seen"))
+    >>> lookup("nn.Identity").roles["seen"]
+    <Role.TRANSIENT: 'transient'>
+    """
+    _added.setdefault(name, []).append(_entry(name, None, transient, "", roles))
+    _resolved.clear()
+
+
+def _entry(
+    name: str, parent: str | None, transient: Mapping[str, Fresh] | str, alike: str, roles: Mapping[str, str]
+) -> ClassEntry:
+    fresh = emptied(transient.replace(",", " ")) if isinstance(transient, str) else dict(transient)
+    fields: dict[str, Role] = {}
+    for role, named in roles.items():
+        for each in named.replace(",", " ").split():
+            if each in fields or each in fresh:
+                raise ValueError(f"{name}: the field {each} is named in two roles")
+            fields[each] = Role(role)
+    return ClassEntry(name, parent, fields, fresh, alike=dict(pair.split("=") for pair in alike.split()))
 
 
 def lookup(name: str) -> ClassEntry | None:
@@ -194,9 +226,11 @@ def lookup(name: str) -> ClassEntry | None:
         own = _own[name]
         above = lookup(own.parent) if own.parent else None
         roles = dict(above.roles) if above else {}
-        transient = {**(above.transient if above else {}), **own.transient}
-        roles.update(dict.fromkeys(own.transient, Role.TRANSIENT))
-        roles.update(own.roles)
+        transient = dict(above.transient) if above else {}
+        for part in (own, *_added.get(name, ())):
+            transient.update(part.transient)
+            roles.update(dict.fromkeys(part.transient, Role.TRANSIENT))
+            roles.update(part.roles)
         transient = {f: fresh for f, fresh in transient.items() if roles[f] is Role.TRANSIENT}
         alike = {**(above.alike if above else {}), **own.alike}
         nested = _nested(roles) | set(alike)

@@ -91,10 +91,13 @@ def fresh_value(place: Place) -> Value:
     A tensor is of the class that the module's ``_type`` names; where nothing tells, of the class of the one
     that is there, since a module may have been converted.
     """
-    left, detail, number, when = place.fresh
+    fresh = place.fresh
+    if fresh.when is not None and not fresh.when(place.table):
+        if fresh.otherwise is None:
+            return None
+        fresh = fresh.otherwise
+    left, detail, number = fresh[:3]
     owner, old = place.owner, place.table.get(place.key)
-    if when is not None and not when(place.table):
-        return None
     if left is Left.TENSOR:
         return _tensor(_tensor_class(detail, old, owner), number)
     if left is Left.TABLE:

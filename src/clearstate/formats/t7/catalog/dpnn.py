@@ -3,14 +3,19 @@
 dpnn puts its classes in nn's name space. Its settings for writing files (``dpnn_serialEmpty``, ...) are kept.
 """
 
-from ..classes import absent, emptied, register, table, tensor, tensors
+from collections.abc import Callable, Mapping
+from typing import Any
 
-BATCH = absent("dpnn_online")
-"""Whether the last input was a single sample (dpnn's `toBatch`)."""
+from ..classes import absent, emptied, extend, register, table, tensor, tensors, where
+
+# What its methods leave on any module: a contiguous copy of the input, whether the input was a single sample, and the
+# gradients that `updateGradParameters` averages, which are an optimizer's state.
+extend("nn.Module", optimizer="momGradParams", transient=absent("dpnn_cinput dpnn_online"))
+extend("nn.Criterion", transient=absent("dpnn_online"))
 
 # Decorators and containers.
 register("nn.Serial", "nn.Decorator")
-register("nn.Inception", "nn.Decorator", transient=BATCH)
+register("nn.Inception", "nn.Decorator")
 register("nn.FireModule", "nn.Decorator")
 register("nn.ReverseTable", transient=table("output gradInput"))
 
@@ -32,9 +37,9 @@ register(
 # Images.
 register("nn.SpatialFeatNormalization", constant="mean std")
 register("nn.SpatialRegionDropout", transient=tensor("noise") | absent("regionType"))
-register("nn.SpatialUniformCrop", transient=BATCH | absent("coord scales"))
-register("nn.SpatialGlimpse", transient=BATCH | tensors("gradInput", 2) | absent("_crop _pad"))
-register("nn.TemporalGlimpse", transient=BATCH | tensors("gradInput", 2) | absent("_pad"))
+register("nn.SpatialUniformCrop", transient=absent("coord scales"))
+register("nn.SpatialGlimpse", transient=tensors("gradInput", 2) | absent("_crop _pad"))
+register("nn.TemporalGlimpse", transient=tensors("gradInput", 2) | absent("_pad"))
 register(
     "nn.SimpleColorTransform",
     constant="range",
@@ -46,26 +51,33 @@ register(
     transient=absent("noise alphas _tempNoise _tempNoiseExpanded _tempNoiseSamples _tempLambda _tempLambdaExpanded"),
 )
 
+
+def has(name: str) -> Callable[[Mapping[Any, Any]], bool]:
+    """Whether a field is set."""
+    return lambda module: module.get(name) is not None
+
+
 # REINFORCE. `gradInput` is two tensors where the deviation or scale is an input rather than a constant.
-register("nn.Reinforce", transient=BATCH | absent("reward _reward __reward"))
+register("nn.Reinforce", transient=absent("reward _reward __reward"))
 register("nn.ReinforceBernoulli", "nn.Reinforce", transient=absent("_uniform _div"))
 register("nn.ReinforceCategorical", "nn.Reinforce", transient=absent("_index _input"))
 register(
     "nn.ReinforceNormal",
     "nn.Reinforce",
     constant="stdev",
-    transient=emptied("gradInput") | absent("_stdev __stdev _stdev2"),
+    transient=where(has("stdev"), tensor("gradInput"), tensors("gradInput", 2)) | absent("_stdev __stdev _stdev2"),
 )
 register(
     "nn.ReinforceGamma",
     "nn.Reinforce",
     constant="scale",
-    transient=emptied("gradInput") | absent("_scale __scale _logOutput _logScale"),
+    transient=where(has("scale"), tensor("gradInput"), tensors("gradInput", 2))
+    | absent("_scale __scale _logOutput _logScale"),
 )
 register(
     "nn.VRClassReward",
     "nn.Criterion",
-    transient=BATCH | tensors("gradInput", 1) | absent("reward _reward vrReward _target _maxVal _maxIdx __maxIdx"),
+    transient=tensors("gradInput", 1) | absent("reward _reward vrReward _target _maxVal _maxIdx __maxIdx"),
 )
 register(
     "nn.BinaryClassReward",

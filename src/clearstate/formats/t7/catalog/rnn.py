@@ -4,7 +4,7 @@ So is the state a user carries from one sequence to the next (``userPrevOutput``
 and Torch7's `clearState` and `forget` drop it. ``rho`` is a hyper-parameter though a Sequencer sets it.
 """
 
-from ..classes import absent, clones, holding, register, table, tensor, value
+from ..classes import absent, clones, extend, holding, register, table, tensor, value
 
 USER = absent(
     "userPrevOutput userPrevCell userNextGradOutput userNextGradCell userGradPrevOutput userGradPrevCell gradPrevOutput"
@@ -13,6 +13,9 @@ USER = absent(
 
 ZERO_MASK = absent("zeroMask _zeroMask _maskbyte _maskindices")
 """Which rows of the last input were zero."""
+
+# rnn's Dropout may keep its noise until the next backward; with the noise goes the flag that says it is there.
+extend("nn.Dropout", transient=value("flag", True))
 
 # Modules that are called once a step. The second line of tables is that of the versions of 2015.
 register(

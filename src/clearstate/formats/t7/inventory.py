@@ -82,10 +82,12 @@ def _entries(found: Survey) -> Iterable[Entry]:
 
 
 def _notes(found: Survey) -> Iterable[str]:
-    for typename, kept in found.undeclared.items():
-        note = f"{typename} is not in the catalog: only fields named as nn's classes name their buffers go"
-        if kept:
-            fields = ",".join(sorted(kept))
-            declaration = shlex.quote(f"{typename}:{fields}")
-            note += f"; kept: {fields.replace(',', ', ')}. If work left those, say --transient {declaration}"
-        yield note
+    names = sorted(found.undeclared)
+    if names:
+        listed = ", ".join(names[:6]) + (f" and {len(names) - 6:,} more" if len(names) > 6 else "")
+        verb = "is" if len(names) == 1 else "are"
+        yield f"{listed} {verb} not in the catalog: only fields named as nn's classes name their buffers go"
+    for name in names:
+        if kept := sorted(found.undeclared[name]):
+            declaration = shlex.quote(f"{name}:{','.join(kept)}")
+            yield f"kept of {name}: {', '.join(kept)}; if work left these, say --transient {declaration}"

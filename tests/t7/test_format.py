@@ -191,3 +191,17 @@ def test_opening_reads_no_tensor_data_and_numpy_sees_the_file(tmp_path: Path) ->
 def test_long_lists_of_numbers_survive_whatever_stands_between_them(numbers: list[float], at: int, word: str) -> None:
     values: list[Any] = [*numbers[:at], word, *numbers[at:]]
     assert t7.loads(t7.dumps(Table.of(values))).array() == values
+
+
+@given(
+    st.lists(st.text(max_size=9) | st.binary(max_size=4), min_size=20, max_size=40), st.integers(0, 39), st.booleans()
+)
+def test_long_lists_of_words_survive_whatever_stands_between_them(words: list[Any], at: int, numbered: bool) -> None:
+    values = list(enumerate(words)) if numbered else [(f"{word!r} {i}", i / 7) for i, word in enumerate(words)]
+    inner = Table(values)
+    mixed = Table([*values[:at], (Boolean.TRUE, inner), (b"\xff", 1.0), *values[at:], ("last", "word"), ("end", None)])
+    data = t7.dumps(mixed)
+    assert t7.dumps(t7.loads(data)) == data
+    for cut in range(0, len(data), 11):
+        with pytest.raises(FormatError):
+            t7.loads(data[:cut], long_size=8)

@@ -19,6 +19,7 @@ from ...errors import FormatError
 from ..garbage import uncollected
 from .ascii import AsciiDecoder
 from .binary import MISSING, BinaryDecoder, Progress, kind_name, text
+from .bulk import BulkDecoder
 from .data import Data, Source
 from .layout import BOOLEAN, FUNCTION, LEGACY_FUNCTION, NIL, NUMBER, OLD_FUNCTION, STRING, TABLE, TORCH, Layout
 from .objects import (
@@ -107,7 +108,7 @@ def _decode(source: Source, long_size: Literal[4, 8] | None) -> tuple[Value, Lay
     failures: list[FormatError] = []
     for size in sizes:
         try:
-            return _Reader(BinaryDecoder(source, size, byteorder)).read()
+            return _Reader(BulkDecoder(source, size, byteorder)).read()
         except FormatError as error:
             failures.append(error)
     raise max(failures, key=lambda error: error.offset or 0)
@@ -119,7 +120,7 @@ def _binary_layout(long_size: Literal[4, 8], byteorder: Literal["little", "big"]
 
 
 class Decoder(Protocol):
-    """What the two variants have in common; `BinaryDecoder` and `AsciiDecoder` say what each call reads."""
+    """What the two variants have in common; `BulkDecoder` and `AsciiDecoder` say what each call reads."""
 
     pos: int
     end: int
@@ -153,7 +154,7 @@ class _Frame:
 
 
 class _Reader:
-    def __init__(self, decoder: BinaryDecoder | AsciiDecoder) -> None:
+    def __init__(self, decoder: BulkDecoder | AsciiDecoder) -> None:
         self.decoder: Any = decoder
         self.objects: dict[int, Value] = {}
         self.indices: list[int] = []

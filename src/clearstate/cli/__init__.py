@@ -19,9 +19,11 @@ from .drawing import Exit, complain, say
 from .files import sentence
 from .inspect import inspect
 from .verify import verify
+from .words import Commands, Words
 
 app = typer.Typer(
     name="clearstate",
+    cls=Commands,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -32,7 +34,7 @@ for command, summary, example in (
     (clear, "Write it again without what work left behind.", "model.t7 -o small.t7"),
     (verify, "Are two files the same model?", "model.t7 small.t7"),
 ):
-    app.command(short_help=summary, epilog=f"Example: clearstate {command.__name__} {example}")(command)
+    app.command(cls=Words, short_help=summary, epilog=f"Example: clearstate {command.__name__} {example}")(command)
 
 
 def _version(asked: bool) -> None:
@@ -67,6 +69,8 @@ def run(arguments: Sequence[str]) -> int:
         return app(list(arguments), prog_name="clearstate", standalone_mode=False) or Exit.DONE
     except (KeyboardInterrupt, typer.Abort):
         return Exit.STOPPED
+    except SystemExit:  # Typer's own answer to a broken pipe, as it prints help
+        return Exit.UNREAD
     except Exception as error:
         complain(sentence(error))
         return Exit.REFUSED

@@ -40,7 +40,9 @@ def clear(
     files: Annotated[list[str], typer.Argument(metavar="FILE", hidden=True)],
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE|DIR", help="Where to write; a folder for more than one file."),
+        typer.Option(
+            "--output", "-o", metavar="FILE|DIR", help="The file to write, or replace; a folder for more than one."
+        ),
     ] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Replace the files themselves.")] = False,
     drop: Annotated[
@@ -129,6 +131,9 @@ def plan(arguments: Sequence[str], output: str | None, *, in_place: bool, dry_ru
         if os.path.lexists(output) and not os.path.isdir(output):
             raise cs.ClearstateError(f"more than one file can come, so -o {output} must be a folder, and it is a file")
         return _into(output, found)
+    above = os.path.dirname(output)
+    if above and not os.path.isdir(above):
+        raise cs.ClearstateError(f"cannot write {output}: there is no folder {above}")
     return _apart([Job(found[0].path, output)])
 
 
@@ -299,5 +304,6 @@ def _besides(tally: Tally, on: Screen, dropping: frozenset[cs.Role]) -> list[Lin
     for note in list(tally.notes)[:8]:
         lines += wrapped(note, on.width, "note: ", "      ")
     if len(tally.notes) > 8:
-        lines.append([Part(f"      … {len(tally.notes) - 8:,} more notes: clearstate inspect --all", "faint")])
+        more = counted(len(tally.notes) - 8, "more note")
+        lines.append([Part(f"      … {more}: clearstate inspect --all", "faint")])
     return [[], *lines] if lines else []

@@ -7,6 +7,7 @@ both let no control character through, whatever a file's names hold.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -57,8 +58,12 @@ class Screen(NamedTuple):
 
 def screen() -> Screen:
     """The terminal's size; 100 columns where the output is no terminal, so that it is the same everywhere."""
-    size = shutil.get_terminal_size((100, 50)) if sys.stdout.isatty() else _told()
+    size = shutil.get_terminal_size((100, 50)) if _is_terminal(sys.stdout) else _told()
     return Screen(min(max(size[0], 60), 160), max(size[1], 20))
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
 
 
 def _told() -> tuple[int, int]:
@@ -69,12 +74,29 @@ def _told() -> tuple[int, int]:
 def clean(text: str) -> str:
     r"""Text without anything that a terminal would obey: such characters become escapes.
 
-    >>> clean("a\x1b[2J\nb\u202e")
-    'a\\x1b[2J\\nb\\u202e'
+    >>> clean("a\x1b[2J\nb\u202e"), clean(os.fsdecode(b"\xff.t7"))
+    ('a\\x1b[2J\\nb\\u202e', '\\xff.t7')
     """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # how Python holds a byte of a file's name that is no text
+        code -= 0xDC00
+        return f"\\x{code:02x}"
+    return character.encode("unicode_escape").decode()
+
+
+def quoted(path: str) -> str:
+    r"""A file's name as a word of a shell's command line; bash and zsh know the escapes.
+
+    >>> print(quoted("net.t7"), quoted("my net.t7"), quoted("it's\n.t7"))
+    net.t7 'my net.t7' $'it\'s\n.t7'
+    """
+    if path.isprintable():
+        return shlex.quote(path)
+    return "$'" + "".join(clean(c) if c not in "\\'" else f"\\{c}" for c in path) + "'"
 
 
 def cells(text: str) -> int:
@@ -140,7 +162,7 @@ def wrapped(text: str, width: int, first: str = "", indent: str = "", style: str
 
 
 def say(what: str | Iterable[Line]) -> None:
-    """Prints to stdout: in colour on a terminal that has it, else plain."""
+    """Prints to stdout: in colour on a terminal that has it, else plain; nowhere where there is none."""
     try:
         _write([[Part(row)] for row in what.split("\n")] if isinstance(what, str) else what, sys.stdout)
     except BrokenPipeError:
@@ -149,15 +171,17 @@ def say(what: str | Iterable[Line]) -> None:
 
 
 def complain(message: str) -> None:
-    """Prints one sentence to stderr."""
+    """Prints one sentence to stderr; where nobody can read it, the exit code says enough."""
     try:
         _write([[Part("clearstate: ", "wrong"), Part(message)]], sys.stderr)
-    except BrokenPipeError:
+    except OSError:
         _let_go(sys.stderr)
 
 
-def _write(lines: Iterable[Line], stream: TextIO) -> None:
-    colour = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def _write(lines: Iterable[Line], stream: TextIO | None) -> None:
+    if stream is None:
+        return
+    colour = _is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     rows = []
     for line in lines:
         parts = [Part(clean(text), style) for text, style in line]
@@ -165,13 +189,17 @@ def _write(lines: Iterable[Line], stream: TextIO) -> None:
             rows.append("".join(typer.style(p.text, **STYLES[p.style]) if p.style else p.text for p in parts))
         else:
             rows.append("".join(part.text for part in parts).rstrip())
-    text = "\n".join(rows)
+    typer.echo(writable("\n".join(rows), stream), file=stream)
+
+
+def writable(text: str, stream: TextIO) -> str:
+    """The text in characters that the stream's encoding has: plain ones for those drawn with, else escapes."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        text = text.translate(PLAIN).encode(encoding, "backslashreplace").decode(encoding)
-    typer.echo(text, file=stream)
+        return text.translate(PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 def _let_go(stream: TextIO) -> None:

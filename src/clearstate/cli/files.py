@@ -36,6 +36,8 @@ def find(arguments: Iterable[str], *, outside: str | None = None) -> list[Found]
 
 
 def _named(argument: str, outside: str | None) -> Iterator[Found]:
+    if not argument:
+        raise cs.ClearstateError("one of the names is empty: no file is called that")
     if os.path.isdir(argument):
         yield from _below(argument, argument, outside)
     elif os.path.lexists(argument) or not glob.has_magic(argument):
@@ -61,7 +63,7 @@ def is_many(argument: str) -> bool:
 def _below(folder: str, base: str, outside: str | None) -> Iterator[Found]:
     skipped = outside and os.path.realpath(outside)
     none = True
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(f for f in folders if os.path.realpath(os.path.join(place, f)) != skipped)
         for name in sorted(names):
             if name.lower().endswith(".t7"):
@@ -70,6 +72,10 @@ def _below(folder: str, base: str, outside: str | None) -> Iterator[Found]:
                 yield Found(path, os.path.relpath(path, base))
     if none:
         raise cs.ClearstateError(f"{folder} holds no .t7 file; name the files if they are called otherwise")
+
+
+def _refuse(error: OSError) -> None:
+    raise error
 
 
 def _fixed_folder(pattern: str) -> str:
@@ -114,7 +120,8 @@ def sentence(error: BaseException, *, writing: str | None = None) -> str:
     message = getattr(error, "format_message", None)
     if message is not None:
         text = str(message()).rstrip(".")
-        return f"{text[:1].lower()}{text[1:]}; see clearstate --help"
+        command = getattr(getattr(error, "ctx", None), "command_path", "clearstate")
+        return f"{text[:1].lower()}{text[1:]}; see {command} --help"
     if isinstance(error, OSError):
         reason = (error.strerror or str(error) or type(error).__name__).lower()
         name = writing or error.filename

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -11,24 +10,43 @@ import typer
 
 import clearstate as cs
 
-from .drawing import Exit, Line, Part, Screen, bar, cells, clean, complain, fit, percent, say, screen, wrapped
+from .drawing import (
+    Exit,
+    Line,
+    Part,
+    Screen,
+    bar,
+    cells,
+    clean,
+    complain,
+    counted,
+    fit,
+    percent,
+    quoted,
+    say,
+    screen,
+    wrapped,
+)
 from .files import find, long_size, readable, sentence
 
 GLOSS = {
     "parameter": "weights",
     "buffer": "running statistics",
     "constant": "kernels, masks",
-    "transient": "outputs, input gradients, work buffers",
+    "transient": "outputs and work buffers",
     "gradient": "gradients of weights",
     "optimizer": "optimizer state",
-    "training": "random-number states, loop counters",
+    "training": "random states, loop counters",
     "copy": "replicas of the model",
     "slack": "bytes that no tensor sees",
-    "code": "functions, source positions",
-    "metadata": "names, settings, file structure",
+    "code": "functions",
+    "metadata": "names, settings, structure",
     "unknown": "tensors that nobody declared",
 }
 """What each role is, in a few words."""
+
+WORDS = 38
+"""Columns for such words with what adds that role to those that go."""
 
 PIECES = 7
 """How many of the largest pieces one screen shows."""
@@ -82,7 +100,8 @@ def report(inventory: cs.Inventory, on: Screen, *, everything: bool = False) -> 
     footer = [[], *_notes(inventory, width, everything), *_advice(inventory, freed, width)]
     if inventory.modules:
         rows = None if everything else max(on.height - len(lines) - len(footer) - 5, 8)
-        lines += [[], [Part("Modules", "strong")], *drawn(forest(inventory), width, rows, DROPPED_BY_DEFAULT)]
+        numbers = Part("  numbered from 1, as in Lua: (4) is modules[4]", "faint")
+        lines += [[], [Part("Modules", "strong"), numbers], *drawn(forest(inventory), width, rows, DROPPED_BY_DEFAULT)]
     return [*lines, *footer]
 
 
@@ -100,7 +119,7 @@ def _roles(totals: Mapping[cs.Role, int], size: int, width: int) -> list[Line]:
     from clearstate.inventory import size_text
     from clearstate.roles import DROPPED_BY_DEFAULT
 
-    long = max(10, min(30, width - 76))
+    long = max(10, min(30, width - 38 - WORDS))
     lines: list[Line] = []
     for role, count in totals.items():
         goes = role in DROPPED_BY_DEFAULT
@@ -109,7 +128,9 @@ def _roles(totals: Mapping[cs.Role, int], size: int, width: int) -> list[Line]:
         fate = "goes" if goes else "stays"
         gloss = GLOSS[str(role)] + (f" (--drop {role})" if role.droppable and not goes else "")
         drawn = bar(count / max(size, 1), long)
-        lines.append([Part(share), Part(f"{drawn:<{long}}", style), Part(f"  {fate:<5}  ", style), Part(gloss)])
+        start = [Part(share), Part(f"{drawn:<{long}}", style), Part(f"  {fate:<5}  ", style)]
+        room = width - sum(len(part.text) for part in start)
+        lines.append([*start, Part(gloss if len(gloss) <= room else GLOSS[str(role)] if room >= 28 else "")])
     return lines
 
 
@@ -144,7 +165,8 @@ def _notes(inventory: cs.Inventory, width: int, everything: bool) -> list[Line]:
     shown = inventory.notes if everything else inventory.notes[:3]
     lines = [line for note in shown for line in wrapped(note, width, "note: ", "      ")]
     if len(shown) < len(inventory.notes):
-        lines.append([Part(f"      … {len(inventory.notes) - len(shown):,} more notes (--all)", "faint")])
+        more = counted(len(inventory.notes) - len(shown), "more note")
+        lines.append([Part(f"      … {more} (--all)", "faint")])
     return lines
 
 
@@ -155,8 +177,8 @@ def _advice(inventory: cs.Inventory, freed: int, width: int) -> list[Line]:
     if not freed:
         return [[Part("Nothing to clear: work left nothing behind here.")]]
     stem, ending = os.path.splitext(inventory.source)
-    command = f"clearstate clear {shlex.quote(inventory.source)} -o {shlex.quote(f'{stem}-cleared{ending}')}"
+    command = f"clearstate clear {quoted(inventory.source)} -o {quoted(f'{stem}-cleared{ending}')}"
     text = f"Clearing saves {size_text(freed)} of {size_text(inventory.size)}:"
-    if len(text) + 1 + cells(clean(command)) <= width:
+    if len(text) + 1 + cells(command) <= width:
         return [[Part(text + " "), Part(command, "command")]]
     return [[Part(text)], [Part("  "), Part(command, "command")]]

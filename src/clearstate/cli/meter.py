@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from .drawing import clean
+from .drawing import clean, writable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -27,6 +27,7 @@ class Meter:
         self._done = 0
         self._current = 0
         self._name = ""
+        self._seen = sys.stderr is not None and sys.stderr.isatty()
         self._over = False
         self._lock = threading.RLock()
         self._bar: Progress | None = None
@@ -35,7 +36,7 @@ class Meter:
         self._timer.daemon = True
 
     def __enter__(self) -> Meter:
-        if sys.stderr.isatty():
+        if self._seen:
             self._timer.start()
         return self
 
@@ -51,7 +52,7 @@ class Meter:
         """The file whose turn it is; the one before is done."""
         self._done += self._current
         self._current = self._sizes.get(path, 0)
-        self._name = clean(os.path.basename(path))
+        self._name = writable(clean(os.path.basename(path)), sys.stderr) if self._seen else ""
         self._draw(0.0, self._name)
 
     def at(self, done: int, total: int) -> None:

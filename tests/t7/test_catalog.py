@@ -261,9 +261,9 @@ def test_the_public_names_are_those_of_the_catalog() -> None:
 
 def test_a_class_of_one_s_own_is_declared_in_one_line(own_catalog: None) -> None:
     state = Table(query=full(2), scores=full(5), mask=Table.of([full(5)]), output=full(5), heads=4.0)
-    net = Object("nn.Sequential", Table(modules=Table.of([Object("my.Attention", state)])))
-    assert "scores" in str(survey(Object("my.Attention", Table(state, gradInput=full(1)))).undeclared)
-    catalog.register("my.Attention", transient="scores, mask", parameter="query")
+    net = Object("nn.Sequential", Table(modules=Table.of([Object("my.Pointer", state)])))
+    assert "scores" in str(survey(Object("my.Pointer", Table(state, gradInput=full(1)))).undeclared)
+    catalog.register("my.Pointer", transient="scores, mask", parameter="query")
     clear(net)
     assert (state["query"].size, state["scores"].size, state["output"].size) == ((2,), (), ())
     assert (len(state["mask"]), state["heads"]) == (0, 4.0)

@@ -191,9 +191,10 @@ def extend(name: str, *, transient: Mapping[str, Fresh] | str = MappingProxyType
     Raises:
         ValueError: a keyword is no role, or a field is named in two roles.
 
-    >>> extend("nn.Identity", transient=absent("seen"))
-    >>> lookup("nn.Identity").roles["seen"]
-    <Role.TRANSIENT: 'transient'>
+    >>> register("my.Cell", parameter="weight")
+    >>> extend("my.Cell", transient=absent("seen"))
+    >>> lookup("my.Cell").roles["weight"], lookup("my.Cell").roles["seen"]
+    (<Role.PARAMETER: 'parameter'>, <Role.TRANSIENT: 'transient'>)
     """
     _added.setdefault(name, []).append(_entry(name, None, transient, "", roles))
     _resolved.clear()

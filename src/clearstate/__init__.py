@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .errors import ClearstateError, FormatError, WrongFormat
     from .inspecting import inspect
     from .inventory import Entry, Inventory
+    from .nn.t7 import UnknownClass, load, save
     from .roles import Role
     from .verifying import Verdict, verify
 
@@ -31,9 +32,12 @@ _ROOMS = {
     "ClearstateError": "errors",
     "FormatError": "errors",
     "WrongFormat": "errors",
+    "UnknownClass": "nn.t7",
     "inspect": "inspecting",
     "Entry": "inventory",
     "Inventory": "inventory",
+    "load": "nn.t7",
+    "save": "nn.t7",
     "Role": "roles",
     "Verdict": "verifying",
     "verify": "verifying",
@@ -46,11 +50,14 @@ __all__ = [
     "FormatError",
     "Inventory",
     "Role",
+    "UnknownClass",
     "Verdict",
     "WrongFormat",
     "clear_file",
     "clear_state",
     "inspect",
+    "load",
+    "save",
     "verify",
 ]
 

@@ -1,0 +1,58 @@
+"""What a layer expects of its input, said when it gets something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from .tape import describe
+
+
+def expect(input: Any, *, dims: tuple[int, ...] = (), size: Mapping[int, int] | None = None) -> None:
+    """Checks that an input is a tensor, its number of dimensions, and the sizes of some of them.
+
+    Args:
+        input: what came.
+        dims: the numbers of dimensions that are right; empty for any.
+        size: sizes due, by dimension (negative from the last).
+
+    Raises:
+        TypeError: it is no tensor.
+        ValueError: a number of dimensions or a size is not what is due.
+
+    >>> import torch
+    >>> expect(torch.ones(3), dims=(2, 3))
+    Traceback (most recent call last):
+    ValueError: expected a tensor of 2 or 3 dimensions, got a tensor of 3
+    >>> expect(torch.ones(4, 3), size={-1: 5})
+    Traceback (most recent call last):
+    ValueError: expected a tensor whose last dimension is 5, got a tensor of 4x3
+    """
+    if not isinstance(input, Tensor):
+        raise TypeError(f"expected a tensor, got {describe(input)}")
+    if dims and input.dim() not in dims:
+        count = " or ".join(map(str, dims))
+        raise ValueError(f"expected a tensor of {count} dimension{'s' * (dims != (1,))}, got {describe(input)}")
+    for dim, due in (size or {}).items():
+        if input.dim() == 0 or input.shape[dim] != due:
+            which = {-1: "last dimension", 0: "first dimension"}.get(dim, f"dimension {dim}")
+            raise ValueError(f"expected a tensor whose {which} is {due}, got {describe(input)}")
+
+
+def expect_table(input: Any, count: int | None = None) -> None:
+    """Checks that an input is a table (a list or a dict), and how many entries it has.
+
+    Raises:
+        TypeError: it is no table.
+        ValueError: it has another number of entries.
+
+    >>> expect_table([1, 2], 3)
+    Traceback (most recent call last):
+    ValueError: expected a table of 3, got a table of 2
+    """
+    if not isinstance(input, list | tuple | dict):
+        raise TypeError(f"expected a table{'' if count is None else f' of {count}'}, got {describe(input)}")
+    if count is not None and len(input) != count:
+        raise ValueError(f"expected a table of {count}, got {describe(input)}")

@@ -1,0 +1,150 @@
+"""Modules that hold modules: the list of children, and how Torch7 prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import torch
+
+from .module import Module
+
+C = TypeVar("C", bound="Container")
+
+
+class Container(Module):
+    """Holds child modules in order; indices count from 0, negative ones from the end.
+
+    >>> import clearstate.nn as nn
+    >>> net = nn.Sequential().add(nn.Linear(4, 3)).add(nn.Tanh())
+    >>> len(net), net[1], net.get(-1) is net[1]
+    (2, nn.Tanh, True)
+    >>> [type(child).__name__ for child in net]
+    ['Linear', 'Tanh']
+
+    Follows Torch7's ``nn/Container.lua``.
+    """
+
+    is_container = True
+
+    def add(self: C, module: torch.nn.Module) -> C:
+        """Appends a child; returns the container."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def get(self, index: int) -> torch.nn.Module:
+        """The child at an index.
+
+        Raises:
+            IndexError: there is none.
+        """
+        children = self.children_list()
+        if not -len(children) <= index < len(children):
+            raise IndexError(f"{self.typename} has {len(children)} modules: there is no index {index}")
+        return children[index]
+
+    def insert(self: C, module: torch.nn.Module, index: int | None = None) -> C:
+        """Puts a child at an index (at the end unless given); the later ones move up."""
+        children = self.children_list()
+        children.insert(len(children) if index is None else index, module)
+        return self.renew(children)
+
+    def remove(self, index: int = -1) -> torch.nn.Module:
+        """Takes the child at an index out (the last unless given) and returns it."""
+        children = self.children_list()
+        removed = self.get(index)
+        del children[index]
+        self.renew(children)
+        return removed
+
+    def renew(self: C, children: list[torch.nn.Module]) -> C:
+        """Takes these as children, in this order."""
+        for name in [name for name in self._modules if name.isdigit()]:
+            del self._modules[name]
+        for i, child in enumerate(children):
+            self.add_module(str(i), child)
+        return self
+
+    def children_list(self) -> list[torch.nn.Module]:
+        """The children, in order."""
+        return [child for _, child in self.children_in_order()]
+
+    def size(self) -> int:
+        """How many children there are."""
+        return len(self)
+
+    def __len__(self) -> int:
+        return len(self.children_list())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[torch.nn.Module]:
+        return iter(self.children_list())
+
+    def __getitem__(self, index: int) -> torch.nn.Module:
+        return self.get(index)
+
+    def __setitem__(self, index: int, module: torch.nn.Module) -> None:
+        self.get(index)
+        self.add_module(str(index % len(self)), module)
+
+    def __delitem__(self, index: int) -> None:
+        self.remove(index)
+
+    def to_string(self) -> str:
+        return branches(self)
+
+
+def sequence(module: Container) -> str:
+    """A container printed as a chain, as Torch7 prints ``nn.Sequential``."""
+    children = module.children_list()
+    arrows = "".join(f" -> ({i})" for i in range(1, len(children) + 1))
+    lines = [f"{module.typename} {{", f"  [input{arrows} -> output]"]
+    lines += [f"  ({i}): {indented(child, '  ')}" for i, child in enumerate(children, 1)]
+    return "\n".join([*lines, "}"])
+
+
+def branches(module: Container, last: str = "   ... -> ") -> str:
+    """A container printed as branches of its input, as Torch7 prints ``nn.Concat``."""
+    children = module.children_list()
+    lines = [f"{module.typename} {{", "  input"]
+    for i, child in enumerate(children, 1):
+        end = i == len(children)
+        arrow, below = ("   `-> ", "       ") if end else ("  |`-> ", "  |    ")
+        lines.append(f"  {arrow}({i}): {indented(child, '  ' + below)}")
+    return "\n".join([*lines, f"  {last}output", "}"])
+
+
+def indented(child: Any, space: str) -> str:
+    """A child's text, its further lines moved right."""
+    return str(child).replace("\n", "\n" + space)
+
+
+class Sequential(Container):
+    """Each module's output is the next one's input. Follows Torch7's ``nn/Sequential.lua``.
+
+    >>> import torch, clearstate.nn as nn
+    >>> net = Sequential().add(nn.Linear(4, 3)).add(nn.Tanh())
+    >>> net
+    nn.Sequential {
+      [input -> (1) -> (2) -> output]
+      (1): nn.Linear(4 -> 3)
+      (2): nn.Tanh
+    }
+    >>> net(torch.ones(2, 4)).shape
+    torch.Size([2, 3])
+    """
+
+    def __init__(self, *modules: torch.nn.Module) -> None:
+        super().__init__()
+        for module in modules:
+            self.add(module)
+
+    def update_output(self, input: Any) -> Any:
+        for module in self._modules.values():
+            input = module(input)  # type: ignore[misc]
+        return input
+
+    def to_string(self) -> str:
+        return sequence(self)

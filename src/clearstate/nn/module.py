@@ -1,0 +1,248 @@
+"""`Module` and `Criterion`: Torch7's protocol, on PyTorch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from . import sharing
+from .ownership import Kept
+from .stateful import Stateful
+from .tape import Way, calls
+
+M = TypeVar("M", bound="Module")
+
+
+class Module(Stateful):
+    """A layer: one input (a tensor, or a table of them), one output.
+
+    A layer of your own defines ``update_output`` and nothing else:
+
+    >>> class Double(Module):
+    ...     def update_output(self, input):
+    ...         return 2 * input
+    >>> double = Double()
+    >>> double.forward(torch.ones(2)), double.backward(torch.ones(2), torch.tensor([1.0, 10.0]))
+    (tensor([2., 2.]), tensor([ 2., 20.]))
+    >>> double.clear_state().output
+    tensor([])
+
+    Called as PyTorch modules are, it leaves nothing behind:
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> double(x).sum().backward()
+    >>> x.grad, double.output
+    (tensor([2., 2.]), tensor([]))
+
+    Follows Torch7's ``nn/Module.lua``.
+    """
+
+    def forward(self, input: Any) -> Any:
+        """Runs the net on an input and keeps ``output``, here and in every module inside.
+
+        Args:
+            input: a tensor, or a list or dict of tensors. It is never changed by `clear_state`.
+
+        Returns:
+            ``self.output``: the module's own object, which the next forward fills again.
+
+        Raises:
+            ValueError: the input requires grad. The protocol detaches it; call ``module(input)`` instead.
+        """
+        if torch.compiler.is_compiling() or calls.way is Way.PLAIN:
+            return self.update_output(input)
+        return self._protocol(input)
+
+    def backward(self, input: Any, grad_output: Any, scale: float = 1.0) -> Any:
+        """Goes back over the last forward: keeps ``grad_input``, adds to the parameters' ``.grad``.
+
+        Args:
+            input: what `forward` was given.
+            grad_output: gradients with respect to ``output``, in its form.
+            scale: a factor for the parameters' gradients.
+
+        Returns:
+            ``self.grad_input``, in the form of the input; zeros for what cannot be differentiated.
+
+        Raises:
+            RuntimeError: there was no forward since the last `clear_state`, or it ran under ``torch.no_grad()``.
+            ValueError: ``grad_output`` has not the form of the output.
+        """
+        return self._back(grad_output, scale, inputs=True, parameters=True)
+
+    def update_grad_input(self, input: Any, grad_output: Any) -> Any:
+        """The part of `backward` that keeps ``grad_input``."""
+        return self._back(grad_output, 1.0, inputs=True, parameters=False)
+
+    def acc_grad_parameters(self, input: Any, grad_output: Any, scale: float = 1.0) -> None:
+        """The part of `backward` that adds to the parameters' gradients."""
+        self._back(grad_output, scale, inputs=False, parameters=True)
+
+    def zero_grad_parameters(self) -> None:
+        """Sets all gradients to zero; where there is none yet, makes it."""
+        for parameter in self.parameters():
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter, requires_grad=False)
+            else:
+                parameter.grad.zero_()
+
+    def update_parameters(self, learning_rate: float) -> None:
+        """``parameter -= learning_rate * gradient``, for all."""
+        with torch.no_grad():
+            for parameter in self.parameters():
+                if parameter.grad is not None:
+                    parameter.add_(parameter.grad, alpha=-learning_rate)
+
+    def get_parameters(self) -> tuple[Tensor, Tensor]:
+        """Two flat tensors, of all parameters and of their gradients, which these are views of from now on.
+
+        Parameters that share memory share it afterwards. Call it once, after the net is built.
+
+        >>> import clearstate.nn as nn
+        >>> net = nn.Linear(3, 2)
+        >>> flat, grads = net.get_parameters()
+        >>> _ = flat.fill_(7)
+        >>> flat.shape, net.weight[0, 0].item()
+        (torch.Size([8]), 7.0)
+
+        Follows Torch7's ``Module.getParameters``.
+        """
+        return sharing.flatten(self)
+
+    def share(self: M, other: Module, *names: str) -> M:
+        """Takes over another net's parameters: the two then are one in memory.
+
+        Args:
+            other: a net of the same structure.
+            names: parameters to share: ``"weight"``, ``"bias"``. With ``"grad_weight"`` beside ``"weight"`` the
+                gradients are shared too, as Torch7's names for them say.
+
+        Follows Torch7's ``Module.share``.
+        """
+        sharing.share(self, other, names)
+        return self
+
+    def clone(self: M, *names: str) -> M:
+        """A deep copy that shares the named parameters with this module.
+
+        >>> import clearstate.nn as nn
+        >>> a = nn.Linear(2, 2)
+        >>> b = a.clone("weight", "grad_weight")
+        >>> a.weight is b.weight, a.bias is b.bias
+        (True, False)
+        """
+        made = copy.deepcopy(self)
+        return made.share(self, *names) if names else made
+
+    def type(self: M, dst_type: Any = None) -> Any:
+        """Without an argument, the Torch7 name of the module's tensor type; else converts, as PyTorch does.
+
+        >>> import clearstate.nn as nn
+        >>> nn.Linear(2, 2).type()
+        'torch.FloatTensor'
+        >>> nn.Linear(2, 2).type("torch.DoubleTensor").weight.dtype
+        torch.float64
+        """
+        if dst_type is None:
+            own = next((t for t in (*self.parameters(), *self.buffers()) if t.is_floating_point()), None)
+            return (torch.empty(0) if own is None else own.detach()).type()
+        return super().type(dst_type)
+
+    def evaluate(self: M) -> M:
+        """Torch7's name for ``eval()``."""
+        return self.eval()
+
+    def replace(self, change: Callable[[torch.nn.Module], torch.nn.Module]) -> torch.nn.Module:
+        """Puts ``change(module)`` in the place of every module, this one and all inside; returns the new root.
+
+        >>> import clearstate.nn as nn
+        >>> net = nn.Sequential().add(nn.Tanh()).add(nn.Dropout())
+        >>> net = net.replace(lambda m: nn.Identity() if isinstance(m, nn.Dropout) else m)
+        >>> type(net[1]).__name__
+        'Identity'
+        """
+        made = change(self)
+        done: dict[int, torch.nn.Module] = {}
+        _replace_children(made, change, done)
+        return made
+
+    def find_modules(self, kind: type | str) -> list[torch.nn.Module]:
+        """All modules of a class (given as the class, or by its Torch7 name), this one included.
+
+        >>> import clearstate.nn as nn
+        >>> len(nn.Sequential().add(nn.Tanh()).add(nn.Tanh()).find_modules("nn.Tanh"))
+        2
+        """
+        if isinstance(kind, str):
+            return [m for m in self.modules() if isinstance(m, Stateful) and m.typename == kind]
+        return [m for m in self.modules() if type(m) is kind]
+
+    def list_modules(self) -> list[torch.nn.Module]:
+        """All modules, this one first, each once."""
+        return list(self.modules())
+
+
+def _replace_children(
+    module: torch.nn.Module, change: Callable[[torch.nn.Module], torch.nn.Module], done: dict[int, torch.nn.Module]
+) -> None:
+    for name, child in list(module._modules.items()):
+        if child is None:
+            continue
+        if id(child) not in done:
+            done[id(child)] = made = change(child)
+            done[id(made)] = made
+            _replace_children(made, change, done)
+        module._modules[name] = done[id(child)]
+
+
+class Criterion(Stateful):
+    """A loss: an input and a target, one number.
+
+    ``criterion(input, target)`` is PyTorch: a tensor without dimensions. ``criterion.forward(input, target)`` is
+    Torch7's protocol: a float, kept in ``output``.
+
+    >>> import clearstate.nn as nn
+    >>> loss = nn.MSECriterion()
+    >>> loss.forward(torch.ones(2), torch.zeros(2)), loss.backward(torch.ones(2), torch.zeros(2))
+    (1.0, tensor([1., 1.]))
+
+    Follows Torch7's ``nn/Criterion.lua``.
+    """
+
+    def forward(self, input: Any, target: Any = None) -> Any:
+        """The loss, kept in ``output``.
+
+        Args:
+            input: what a net gave: a tensor, or a list of tensors.
+            target: what is due, in the form the criterion takes. No gradient is computed for it.
+
+        Returns:
+            a float; a tensor where the loss has more than one element.
+
+        Raises:
+            ValueError: the input requires grad; call ``criterion(input, target)`` instead.
+        """
+        if torch.compiler.is_compiling() or calls.way is Way.PLAIN:
+            return self.update_output(input, target)
+        return self._protocol(input, target)
+
+    def backward(self, input: Any, target: Any = None) -> Kept:
+        """The gradient of the loss with respect to the input, kept in ``grad_input``.
+
+        Raises:
+            RuntimeError: there was no forward since the last `clear_state`.
+        """
+        part = self.__dict__.get("_tape")
+        ones = torch.ones_like(part.entries[0].result) if part is not None else None
+        return self._back(ones, 1.0, inputs=True, parameters=False)
+
+    def update_grad_input(self, input: Any, target: Any = None) -> Kept:
+        """The same as `backward`: a criterion has no parameters."""
+        return self.backward(input, target)
+
+    def as_output(self, result: Any) -> Any:
+        return result.item() if isinstance(result, Tensor) and result.numel() == 1 else result

@@ -1,0 +1,324 @@
+"""What modules and criterions have in common: two ways to be called, and state that work leaves and `clear_state` drops.
+
+``model(x)`` is PyTorch and leaves nothing behind. ``model.forward(x)`` and ``model.backward(x, grad_output)`` are
+Torch7's protocol: the module keeps ``output`` and ``grad_input``, as do the modules inside it, until `clear_state`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..formats.t7.classes import Fresh, Left, lookup
+from .fields import Fields, merged
+from .nodes import as_node
+from .ownership import Kept, adopt, emptied, empty, mapped, tensors
+from .tape import Entry, Slice, Tape, Way, accumulate, calls, gradients, leaf
+
+S = TypeVar("S", bound="Stateful")
+
+CLASSES: dict[str, type[Stateful]] = {}
+"""The Python class of each Torch7 class name."""
+
+
+class _Constructed(type):
+    """Notes, once a constructor is done, what it left in the fields declared transient."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__call__(*args, **kwargs)
+        made.note_construction()
+        return made
+
+
+class Stateful(torch.nn.Module, metaclass=_Constructed):
+    """A ``torch.nn.Module`` with Torch7's protocol.
+
+    A class says in declarations what there is to know about it:
+
+    * ``transient``: names of attributes, besides ``output`` and ``grad_input``, that work leaves behind;
+    * ``fields``: what goes to a ``.t7`` file besides parameters, buffers and children, see `clearstate.nn.fields`;
+    * ``typename``: its Torch7 class name; given as a class argument it makes `clearstate.load` find the class.
+    """
+
+    typename: str = "nn.Module"
+    transient: ClassVar[tuple[str, ...]] = ()
+    fields: ClassVar[Fields] = {}
+
+    version: ClassVar[int] = 1
+    """The class version that Torch7 writes."""
+    is_container: ClassVar[bool] = False
+    """Whether Torch7's objects of the class always have a table ``modules``."""
+
+    output: Any
+    grad_input: Any
+    extra: dict[Any, Any]
+    """What a file had besides; it is written back."""
+
+    def __init_subclass__(cls, typename: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own = cls.__module__.startswith(__package__ + ".")
+        cls.typename = typename or f"nn.{cls.__name__}"
+        cls.transient = tuple(dict.fromkeys(n for c in reversed(cls.__mro__) for n in c.__dict__.get("transient", ())))
+        cls.fields = merged(cls)
+        if (own or typename) and not cls.__name__.startswith("_"):
+            CLASSES[cls.typename] = cls
+
+    def __init__(self) -> None:
+        super().__init__()
+        fresh = lookup(self.typename)
+        for attribute, name in KEPT.items():
+            self.__dict__[attribute] = as_constructed(fresh.transient.get(name) if fresh else None)
+
+    def note_construction(self) -> None:
+        """Called when the constructor is done, or a file is read: what it left in ``transient`` fields is what
+        `clear_state` restores."""
+        self.__dict__["_constructed"] = {n: self.__dict__[n] for n in self.transient if n in self.__dict__}
+
+    # Calling
+
+    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling() or self._compiled_call_impl is not None:
+            return super().__call__(*inputs, **kwargs)
+        if not inputs or type(inputs[0]) is not Tensor:
+            node = as_node(self, inputs)
+            if node is not None:
+                return node
+        outer = calls.way
+        if outer is Way.PROTOCOL:
+            calls.way = Way.PLAIN
+        try:
+            return self._call_impl(*inputs, **kwargs)
+        except Exception as error:
+            _passed(error, self, outer is Way.PROTOCOL)
+            raise
+        finally:
+            if outer is Way.PROTOCOL:
+                calls.way = outer
+
+    def update_output(self, *inputs: Any) -> Any:
+        """The forward, in differentiable PyTorch operations: all that a layer of your own needs to define."""
+        raise NotImplementedError(f"{type(self).__name__} defines no update_output(input)")
+
+    def _protocol(self, *inputs: Any) -> Any:
+        """A call in Torch7's way: part of the forward that is being recorded, or the beginning of one."""
+        way = calls.way
+        return self._record(way, *inputs) if type(way) is Tape else self._begin(*inputs)
+
+    def _begin(self, input: Kept, *rest: Any) -> Any:
+        grad = torch.is_grad_enabled()
+        if grad:
+            if any(t.requires_grad for t in tensors(input)):
+                name = type(self).__name__
+                raise ValueError(
+                    f"{name}.forward got an input that requires grad: the protocol would cut its graph here. "
+                    "Call the module itself (model(x)) for autograd, or detach the input"
+                )
+            input = mapped(input, leaf)
+        tape = Tape(grad)
+        calls.way = tape
+        try:
+            self._record(tape, input, *rest, aliased=True)
+        except Exception as error:
+            _passed(error, self, True)
+            raise
+        finally:
+            calls.way = Way.PROTOCOL
+        return self.output
+
+    def _record(self, tape: Tape, input: Kept, *rest: Any, aliased: bool = False) -> Any:
+        inner = input if aliased else tape.alias(input)
+        start = len(tape.entries)
+        tape.entries.append(None)  # type: ignore[arg-type]
+        result = self.update_output(inner, *rest)
+        tape.entries[start] = Entry(weakref.ref(self), inner, result)
+        own = self.__dict__
+        own["_tape"] = Slice(tape, start, len(tape.entries))
+        former = own.get("_former")
+        own["output"] = adopt(own.get("output"), self.as_output(result), former and former.get("output"))
+        return result
+
+    def as_output(self, result: Any) -> Any:
+        """What ``output`` becomes, of what `update_output` gave."""
+        return result
+
+    # Going back
+
+    def _back(self, grad_output: Kept, scale: float, *, inputs: bool, parameters: bool) -> Any:
+        part: Slice | None = self.__dict__.get("_tape")
+        if part is None:
+            raise RuntimeError(f"{type(self).__name__}: backward before forward (or after clear_state): call forward first")
+        if not part.tape.grad:
+            raise RuntimeError(f"{type(self).__name__}: the last forward ran under torch.no_grad(): nothing to go back on")
+        weights = list(self.parameters()) if parameters else []
+        found = gradients(part, grad_output, weights, whose=type(self).__name__)
+        if inputs:
+            for entry, grads in zip(part.entries, found.inputs, strict=True):
+                module = entry.module()
+                if module is not None and "_tape" in module.__dict__:
+                    module._keep_grad_input(grads)
+        for parameter, gradient in zip(weights, found.parameters, strict=True):
+            if gradient is not None:
+                accumulate(parameter, gradient, scale)
+        return self.grad_input
+
+    def _keep_grad_input(self, grads: Kept) -> None:
+        own = self.__dict__
+        former = own.get("_former")
+        own["grad_input"] = adopt(own.get("grad_input"), grads, former and former.get("grad_input"))
+
+    # Clearing
+
+    def clear_state(self: S) -> S:
+        """Drops what work left behind here and in every module inside, and returns the module.
+
+        ``output``, ``grad_input`` and the fields declared ``transient`` are as the constructor left them. The objects
+        stay the same: whoever holds ``output`` holds what the next forward fills. Nothing else is touched: no
+        input of a caller, no parameter, no gradient of a parameter. Follows Torch7's ``nn.Module.clearState``.
+
+        >>> import clearstate.nn as nn
+        >>> net = nn.Sequential().add(nn.Identity())
+        >>> x = torch.ones(3)
+        >>> out = net.forward(x)
+        >>> net.clear_state() is net, out, x
+        (True, tensor([]), tensor([1., 1., 1.]))
+        >>> net.forward(x) is out, out
+        (True, tensor([1., 1., 1.]))
+        """
+        for module in self.modules():
+            if isinstance(module, Stateful):
+                module.clear_own()
+        return self
+
+    def clear_own(self) -> None:
+        """Drops what work left on this module, not on those inside it."""
+        own = self.__dict__
+        own.pop("_tape", None)
+        for name in KEPT:
+            held = own[name]
+            if type(held) is Tensor:
+                if held.numel() or held.dim() != 1:
+                    own[name] = empty(held)
+            elif held is not None and held != []:
+                self._empty(name, held)
+        for name in self.transient:
+            restore(self, name, own.get("_constructed", {}))
+
+    def _empty(self, name: str, held: Kept) -> None:
+        own = self.__dict__
+        entry = lookup(self.typename)
+        fresh = entry.transient.get(KEPT[name]) if entry else None
+        keep = int(fresh.detail) if fresh is not None and fresh.left is Left.TENSORS else 0
+        value, former = emptied(held, keep)
+        own[name] = value if former is not None else as_constructed(fresh)
+        if former is not None:
+            own.setdefault("_former", {})[name] = former
+
+    # Copies, files, devices
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in UNSAVED}
+
+    def _apply(self: S, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> S:
+        from .sharing import SharingKept
+
+        fn = fn if isinstance(fn, SharingKept) else SharingKept(fn)
+        super()._apply(fn, recurse)
+        own = self.__dict__
+        own.pop("_tape", None)
+        for name in ("output", "grad_input", *self.transient):
+            if name in own:
+                own[name] = adopt(own[name], mapped(own[name], fn))
+        return self
+
+    @classmethod
+    def upgrade(cls, fields: dict[Any, Any], version: int | None) -> None:
+        """Changes the fields of a file (Lua names, values of `clearstate.formats.t7`) to those of today's class.
+
+        Follows the ``read`` method of the Torch7 class.
+        """
+
+    def loaded(self) -> None:
+        """Called when all fields are read: the constructor is not run for modules from files."""
+
+    @classmethod
+    def from_object(cls, made: Any, obj: Any, reading: Any) -> None:
+        """Fills a module of this class from an object of a file."""
+        from .t7 import read_module
+
+        read_module(made, obj, reading)
+
+    def to_object(self, obj: Any, writing: Any) -> None:
+        """Fills an object of a file from this module."""
+        from .t7 import write_module
+
+        write_module(self, obj, writing)
+
+    def keep(self, name: str, value: Any) -> None:
+        """Keeps a value in a ``transient`` attribute, if this is the protocol: ``model(x)`` leaves nothing behind."""
+        if not torch.compiler.is_compiling() and type(calls.way) is Tape:
+            own = self.__dict__
+            former = own.get("_former")
+            own[name] = adopt(own.get(name), value, former and former.get(name))
+
+    def children_in_order(self) -> Iterable[tuple[str, torch.nn.Module]]:
+        """The child modules that Torch7 keeps in the table ``modules``, with their names."""
+        return [(name, child) for name, child in self._modules.items() if name.isdigit() and child is not None]
+
+    def __repr__(self) -> str:
+        return self.to_string()
+
+    def to_string(self) -> str:
+        """The module as Torch7 prints it."""
+        return self.typename
+
+
+KEPT = {"output": "output", "grad_input": "gradInput"}
+"""What the protocol keeps on every module, and its Lua name."""
+
+UNSAVED = frozenset(("_tape", "_former"))
+"""What a module never takes along into a copy or a file."""
+
+
+def as_constructed(fresh: Fresh | None) -> Kept:
+    """A new value of the kind that a Torch7 constructor leaves in ``output`` or ``gradInput``."""
+    if fresh is None or fresh.left is Left.TENSOR:
+        return torch.empty(0)
+    if fresh.left is Left.TABLE:
+        return []
+    if fresh.left is Left.TENSORS:
+        return [torch.empty(0) for _ in range(fresh.detail)]
+    return float(fresh.detail) if fresh.left is Left.VALUE else None
+
+
+def restore(module: torch.nn.Module, name: str, constructed: dict[str, Any]) -> None:
+    """Puts back into an attribute what the constructor left there, emptied; removes it where it left nothing."""
+    own = module.__dict__
+    if name not in constructed:
+        own.pop(name, None)
+        return
+    value = constructed[name]
+    if isinstance(value, Tensor | list | dict):
+        value, former = emptied(value)
+        if former is not None:
+            own.setdefault("_former", {})[name] = former
+    own[name] = value
+
+
+def _passed(error: Exception, module: Stateful, outermost: bool) -> None:
+    """Notes that an error leaves a module; the outermost one puts the path of the module it began in into its message."""
+    chain: list[Stateful] = error.__dict__.setdefault("_through", [])
+    chain.append(module)
+    if not outermost or "_named" in error.__dict__:
+        return
+    error.__dict__["_named"] = True
+    del error.__dict__["_through"]
+    path = []
+    for inner, outer in zip(chain, chain[1:], strict=False):
+        path.append(next((name for name, child in outer.named_modules() if child is inner), "?"))
+    where = ".".join(reversed(path))
+    if where and error.args and isinstance(error.args[0], str):
+        error.args = (f"in {where} ({chain[0].typename}): {error.args[0]}", *error.args[1:])

@@ -1,0 +1,152 @@
+"""The tape: what one forward of the protocol recorded, so that backward, of any module in it, can be asked for later.
+
+``model(x)`` is PyTorch and records nothing here. ``model.forward(x)`` runs the net once under grad with the
+caller's input detached; every module in it notes the input it got and the result it gave. A module's slice of
+the tape is its own entry and those of the modules inside it.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .ownership import Kept, mapped, tensors
+
+if TYPE_CHECKING:
+    from .stateful import Stateful
+
+
+class Way(Enum):
+    """How modules are being called on this thread, where nothing is recorded."""
+
+    PROTOCOL = "nobody has called: the next forward begins a tape"
+    PLAIN = "from __call__: PyTorch's way"
+
+
+class _Calls(threading.local):
+    way: Way | Tape = Way.PROTOCOL
+
+
+calls = _Calls()
+"""How modules are being called on this thread."""
+
+
+class Entry(NamedTuple):
+    """One call of one module: the input as the module saw it (its own alias) and the result, both on the tape."""
+
+    module: weakref.ref[Stateful]
+    inner: Kept
+    result: Kept
+
+
+class Tape:
+    """All calls of one forward, in the order they began."""
+
+    __slots__ = ("__weakref__", "entries", "grad")
+
+    def __init__(self, grad: bool) -> None:
+        self.grad = grad
+        self.entries: list[Entry] = []
+
+    def alias(self, value: Kept) -> Kept:
+        """The value with tensors that are nobody else's input, so that gradients can be told apart."""
+        if not self.grad:
+            return value
+        if type(value) is Tensor:
+            return value.view_as(value) if value.requires_grad else value
+        return mapped(value, lambda t: t.view_as(t) if t.requires_grad else t)
+
+
+class Slice(NamedTuple):
+    """What a module keeps of a tape: its own entry is the first, those of the modules inside it follow."""
+
+    tape: Tape
+    start: int
+    stop: int
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        return self.tape.entries[self.start : self.stop]
+
+
+def leaf(value: Tensor) -> Tensor:
+    """A tensor that shares memory with ``value``, and whose gradient can be asked for."""
+    alone = value.detach()
+    return alone.requires_grad_() if alone.is_floating_point() or alone.is_complex() else alone
+
+
+class Gradients(NamedTuple):
+    """Gradients of a slice: for each entry those of its input (in the input's form), and one a parameter."""
+
+    inputs: list[Kept]
+    parameters: list[Tensor | None]
+
+
+def gradients(part: Slice, grad_output: Kept, parameters: Sequence[Tensor], *, whose: str) -> Gradients:
+    """Runs the tape backwards from a module's result.
+
+    Args:
+        part: the module's slice.
+        grad_output: gradients of the result's tensors, in the result's form.
+        parameters: tensors whose gradients are wanted too.
+        whose: the module's name, for errors.
+
+    Raises:
+        ValueError: ``grad_output`` has not the form or the shapes of the result.
+    """
+    entries = part.entries
+    outputs, weights = _matched(entries[0].result, grad_output, whose)
+    inputs = [[t for t in tensors(entry.inner)] for entry in entries]
+    wanted = [t for ts in inputs for t in ts if t.requires_grad]
+    sources = [*wanted, *(p for p in parameters if p.requires_grad)]
+    found: list[Tensor | None] = [None] * len(sources)
+    if outputs and sources:
+        found = list(torch.autograd.grad(outputs, sources, weights, retain_graph=True, allow_unused=True))
+    given = iter(found)
+
+    def of(tensor: Tensor) -> Tensor:
+        grad = next(given) if tensor.requires_grad else None
+        return torch.zeros_like(tensor, requires_grad=False) if grad is None else grad
+
+    per_input = [mapped(entry.inner, of) for entry in entries]
+    return Gradients(per_input, [next(given) if p.requires_grad else None for p in parameters])
+
+
+def _matched(result: Kept, grad: Kept, whose: str) -> tuple[list[Tensor], list[Tensor]]:
+    """The differentiable tensors of a result with their gradients."""
+    ours, theirs = list(tensors(result)), list(tensors(grad))
+    if len(ours) != len(theirs):
+        raise ValueError(f"{whose}: grad_output has {len(theirs)} tensors, the output has {len(ours)}")
+    for output, given in zip(ours, theirs, strict=True):
+        if output.shape != given.shape and output.numel() != given.numel():
+            shapes = f"{tuple(given.shape)}, the output's is {tuple(output.shape)}"
+            raise ValueError(f"{whose}: grad_output's shape is {shapes}")
+    pairs = [(o, g) for o, g in zip(ours, theirs, strict=True) if o.requires_grad]
+    return [o for o, _ in pairs], [g.detach().reshape(o.shape).to(o.dtype) for o, g in pairs]
+
+
+def accumulate(parameter: Tensor, gradient: Tensor, scale: float) -> None:
+    """Adds ``scale`` times a gradient to a parameter's ``.grad``."""
+    if parameter.grad is None:
+        parameter.grad = gradient.detach().clone() if scale == 1 else gradient.detach() * scale
+    else:
+        parameter.grad.add_(gradient, alpha=scale)
+
+
+def describe(value: Any) -> str:
+    """What came, in words: for messages.
+
+    >>> describe(torch.ones(2, 3)), describe([torch.ones(2)]), describe("x")
+    ('a tensor of 2x3', 'a table of 1', 'str')
+    """
+    if isinstance(value, Tensor):
+        return f"a tensor of {'x'.join(map(str, value.shape))}" if value.dim() else "a tensor without dimensions"
+    if isinstance(value, list | tuple | dict):
+        return f"a table of {len(value)}"
+    return type(value).__name__

@@ -1,0 +1,109 @@
+"""A recorded case as live modules: the module before it was cleared, and what Torch7 computed with it.
+
+Files count from 1, Python from 0: here is said which inputs and targets are indices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearstate.formats import t7
+from clearstate.nn.ownership import mapped, tensors
+from clearstate.nn.stateful import Stateful
+from clearstate.nn.t7 import to_live
+from tests.recordings import CASES, PACKS, case
+
+INDEX_INPUTS: dict[str, tuple[int, ...] | None] = {
+    "LookupTable": None,
+    "Index": (1,),
+    "LookupTableMaskZero": (),
+}
+"""Classes whose input is made of indices: all of it (``None``), or which entries of the table."""
+
+INDEX_TARGETS = frozenset(
+    (
+        "ClassNLLCriterion",
+        "ClassSimplexCriterion",
+        "CrossEntropyCriterion",
+        "MultiLabelMarginCriterion",
+        "MultiMarginCriterion",
+        "SpatialClassNLLCriterion",
+    )
+)
+"""Criterions whose target is made of indices."""
+
+
+@dataclass
+class Recorded:
+    """A module and its recording."""
+
+    module: Any
+    input: Any
+    target: Any
+    output: Any
+    grad_output: Any
+    grad_input: Any
+    grad_parameters: list[Tensor]
+    typename: str
+
+
+def read(name: str) -> Recorded:
+    """The case of this name, with the recorded draws of random layers."""
+    folder = case(name)
+    graph = t7.load(folder / "before.t7")
+    io = to_live(t7.load(folder / "io.t7"))
+    module = to_live(graph)
+    short = graph.typename.partition(".")[2]
+    input, target = io["input"], io.get("target")
+    if short in INDEX_INPUTS:
+        which = INDEX_INPUTS[short]
+        if which is None:
+            input = mapped(input, from_zero)
+        else:
+            input = [mapped(part, from_zero) if i in which else part for i, part in enumerate(input)] if which else input
+    if short in INDEX_TARGETS:
+        target = mapped(target, from_zero) if not isinstance(target, int) else target - 1
+    for inner in module.modules():
+        if isinstance(inner, Stateful) and hasattr(inner, "draw"):
+            drawn = mapped(inner.__dict__[inner.transient[0]], lambda t: t.clone())
+            inner.draw = lambda *_, drawn=drawn: drawn  # type: ignore[assignment]
+    if io.get("train") is not None:
+        module.train(io["train"])
+    return Recorded(
+        module,
+        input,
+        target,
+        io["output"],
+        io.get("gradOutput"),
+        io.get("gradInput"),
+        io.get("gradParameters") or [],
+        graph.typename,
+    )
+
+
+def from_zero(indices: Tensor) -> Tensor:
+    """Indices of a file as Python's."""
+    return torch.where(indices > 0, indices - 1, indices)
+
+
+def all_cases() -> list[str]:
+    return [*CASES, *PACKS]
+
+
+def assert_close(ours: Any, theirs: Any, what: str) -> None:
+    """Equal to 1e-10, tensor by tensor; numbers too. An empty tensor equals an empty table."""
+    if isinstance(theirs, int | float):
+        assert abs(float(ours) - theirs) <= 1e-10 * max(1, abs(theirs)), f"{what}: {float(ours)} is not {theirs}"
+        return
+    mine, due = ([t for t in tensors(v) if t.numel()] for v in (ours, theirs))
+    assert len(mine) == len(due), f"{what}: {len(mine)} tensors, not {len(due)}"
+    for i, (a, b) in enumerate(zip(mine, due, strict=True)):
+        assert a.numel() == b.numel(), f"{what} {i}: {tuple(a.shape)}, not {tuple(b.shape)}"
+        assert a.squeeze().shape == b.squeeze().shape, f"{what} {i}: {tuple(a.shape)}, not {tuple(b.shape)}"
+        a, b = a.detach().double().reshape(b.shape), b.double()
+        wrong = ~torch.isclose(a, b, rtol=1e-10, atol=1e-10, equal_nan=True)
+        assert not wrong.any(), f"{what} {i}: {int(wrong.sum())} of {b.numel()} differ, by {(a - b).abs().max():.3g}"

@@ -153,6 +153,15 @@ def test_a_generator_of_a_4_byte_machine_and_one_in_a_4_byte_file_are_told_apart
         assert t7.loads(data)[1].state == state
 
 
+@pytest.mark.parametrize("mode", ["binary", "ascii"])
+def test_a_timer_holds_nothing_and_what_follows_it_is_not_taken_for_its_state(mode: Any) -> None:
+    data = t7.dumps(Table.of([Object("torch.Timer", b""), "after", Object("torch.Timer")]), Layout(mode))
+    back = t7.loads(data)
+    assert [back[1].typename, back[2], back[3].state] == ["torch.Timer", "after", b""]
+    assert data.count(b"after") == 1
+    assert t7.dumps(back, Layout(mode)) == data
+
+
 def test_cuda_tensors_are_read_as_what_they_hold() -> None:
     for name, dtype in (
         ("CudaTensor", "f4"),

@@ -71,7 +71,7 @@ class Object:
     """An instance of a Torch class: its class name, class version and state.
 
     ``state`` is what the class's ``write`` wrote: a `Table` of fields for nearly every class, ``bytes`` for
-    ``torch.Generator``, a list for ``tds.Vec``. ``header`` is what ``nn.GPU`` and
+    ``torch.Generator`` (none for ``torch.Timer``), a list for ``tds.Vec``. ``header`` is what ``nn.GPU`` and
     ``nn.DataParallelTable`` write before it. ``version`` is ``None`` in files older than class versions.
 
     >>> linear = Object("nn.Linear", Table(train=True))
@@ -281,8 +281,8 @@ def storage_of(tensor: str) -> str:
     return tensor.removesuffix("Tensor") + "Storage"
 
 
-PAYLOADS = frozenset({"torch.Generator", "tds.Vec", "tds.Hash", "tds_hash"})
-"""Classes that write no value as their state, but bytes or elements of their own."""
+PAYLOADS = frozenset({"torch.Generator", "torch.Timer", "tds.Vec", "tds.Hash", "tds_hash"})
+"""Classes that write no value as their state, but bytes or elements of their own, or nothing (``torch.Timer``)."""
 
 HEADED = {"nn.GPU": 0, "nn.DataParallelTable": 2}
 """Classes whose ``write`` puts a header before the state, and the class version since which it does."""

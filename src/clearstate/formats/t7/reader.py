@@ -318,6 +318,9 @@ class _Reader:
             long_size = 4
         target.state = decoder.raw(GENERATOR_BYTES[long_size], "a torch.Generator")
 
+    def _timer(self, target: Object) -> None:
+        target.state = b""
+
     def _vec(self, target: Object) -> None:
         count = self._count("elements of a tds.Vec", 1, long=True)
         target.state = []
@@ -389,6 +392,7 @@ class _Reader:
 
 _PAYLOADS = {
     "torch.Generator": _Reader._generator,
+    "torch.Timer": _Reader._timer,
     "tds.Vec": _Reader._vec,
     "tds.Hash": _Reader._hash,
     "tds_hash": _Reader._hash,

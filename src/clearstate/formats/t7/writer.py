@@ -193,7 +193,7 @@ class _Writer:
         state = value.state
         if has_header(value.typename, value.version):
             return references(value)
-        if value.typename == "torch.Generator":
+        if value.typename in ("torch.Generator", "torch.Timer"):
             put.chars(state)
             return None
         if type(state) is list:

@@ -11,6 +11,7 @@ register("inn.LocalResponseNormalization")
 register("inn.SpatialPyramidPooling", "nn.Concat", transient=value("dimension", 1))
 register("inn.MeanSubtraction", constant="mean")
 register("inn.ConstAffine", constant="a b")
+register("inn.SpatialConstAffine", constant="a b")
 register("inn.ROIPooling", transient=table("gradInput") | tensor("indices") | absent("gradInput_boxes gradInput_rois"))
 register("inn.ROIWarping", transient=table("gradInput") | absent("delta_rois"))
 register(

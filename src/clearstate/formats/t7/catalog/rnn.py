@@ -34,6 +34,11 @@ register("nn.Recursor", "nn.AbstractRecurrent")
 register("nn.Recurrence", "nn.AbstractRecurrent", constant="typeTensor", transient=absent("zeroTensor"))
 register("nn.LSTM", "nn.AbstractRecurrent", transient=tensor("zeroTensor") | table("cells gradCells") | absent("cell"))
 register("nn.FastLSTM", "nn.LSTM")
+register(
+    "nn.Grid2DLSTM",
+    "nn.AbstractRecurrent",
+    transient=tensor("zeroTensor") | table("cells gradCells") | absent("rnn_inputs"),
+)
 register("nn.BNFastLSTM", "nn.FastLSTM")
 register("nn.GRU", "nn.AbstractRecurrent", transient=tensor("zeroTensor") | table("cells gradCells"))
 register("nn.MuFuRu", "nn.GRU")

@@ -28,6 +28,7 @@ from .formats.t7.classes import (
     tensors,
     value,
     where,
+    zeros,
 )
 
 __all__ = [
@@ -48,4 +49,5 @@ __all__ = [
     "tensors",
     "value",
     "where",
+    "zeros",
 ]

@@ -27,6 +27,7 @@ class Left(Enum):
     TABLE = "an empty table"
     TENSORS = "a table of empty tensors"
     VALUE = "a number, string or boolean"
+    ZEROS = "a tensor of the size there is, of zeros"
     STORAGE = "a torch.LongStorage of zeros"
     TEMPLATE = "a table of one element only: the template of clones"
     HOLDING = "a table of what other fields hold"
@@ -38,8 +39,8 @@ class Fresh(NamedTuple):
     """What a constructor leaves in a transient field.
 
     ``detail`` is the tensor class where it is not the module's own type (TENSOR), how many tensors (TENSORS),
-    the value (VALUE), how many longs (STORAGE), the field that holds the template too (TEMPLATE), or paths of
-    other fields of the module (HOLDING, SAME).
+    the value (VALUE), how many longs or after which field's (STORAGE), the field that holds the template too
+    (TEMPLATE), or paths of other fields of the module (HOLDING, SAME).
     """
 
     left: Left
@@ -86,9 +87,14 @@ def value(names: str, what: float | str | bool) -> Transient:
     return dict.fromkeys(names.split(), Fresh(Left.VALUE, what))
 
 
-def storage(names: str, count: int) -> Transient:
-    """A ``torch.LongStorage`` of ``count`` zeros each."""
-    return dict.fromkeys(names.split(), Fresh(Left.STORAGE, count))
+def zeros(names: str) -> Transient:
+    """A tensor of the size it has each, of zeros: work writes there without resizing it."""
+    return dict.fromkeys(names.split(), Fresh(Left.ZEROS))
+
+
+def storage(names: str, count: int = 0, *, after: str | None = None) -> Transient:
+    """A ``torch.LongStorage`` of ``count`` zeros each; with ``after``, of one zero and what that field's has."""
+    return dict.fromkeys(names.split(), Fresh(Left.STORAGE, count if after is None else after))
 
 
 def clones(names: str, template: str | None = None) -> Transient:

@@ -14,7 +14,6 @@ import numpy as np
 from ...roles import DROPPED_BY_DEFAULT, Role
 from .classes import Left
 from .coverage import cover, view_of
-from .data import Held
 from .objects import Object, Storage, Table, Tensor, Value, numeric_class, references
 from .survey import Place, survey
 
@@ -75,7 +74,7 @@ def _same(old: Value, new: Value, left: Left) -> bool:
             left is not Left.SAME and len(old) == len(new) and all(_same(old.get(k), v, left) for k, v in new.items())
         )
     if type(new) is Storage:
-        return old.typename == new.typename and len(old) == len(new) and not old.numpy().any()
+        return old.typename == new.typename and np.array_equal(old.numpy(), new.numpy())
     return bool(old == new)
 
 
@@ -107,8 +106,10 @@ def fresh_value(place: Place) -> Value:
         return Table.of(_tensor(_tensor_class(None, there.get(i), owner), number) for i in range(1, detail + 1))
     if left is Left.VALUE:
         return float(detail) if isinstance(detail, int) and not isinstance(detail, bool) else detail
+    if left is Left.ZEROS:
+        return _zeros(old) if type(old) is Tensor else None
     if left is Left.STORAGE:
-        return Storage("torch.LongStorage", Held(np.zeros(detail, "i8")))
+        return _longs(detail, place.table)
     if left is Left.HOLDING:
         return Table.of(value for path in detail if (value := _at(owner, path)) is not None)
     if left is Left.SAME:
@@ -122,6 +123,17 @@ def fresh_value(place: Place) -> Value:
 
 def _tensor(typename: str, number: float | None) -> Tensor:
     return Tensor(typename) if number is None else Tensor.of([number], typename)
+
+
+def _zeros(old: Tensor) -> Tensor:
+    return Tensor.of(np.zeros(old.size), old.typename) if old.numel else Tensor(old.typename)
+
+
+def _longs(detail: int | str, table: Table) -> Storage:
+    count = detail if isinstance(detail, int) else 1
+    after = table.get(detail)
+    values = after.numpy() if type(after) is Storage else ()
+    return Storage.of("torch.LongStorage", [*[0] * count, *values])
 
 
 def _at(owner: Object | None, path: str) -> Value:

@@ -249,7 +249,8 @@ def _visit(
             fresh = step.fresh or (EMPTY if due is Role.GRADIENT else GONE)
             found.places.append(Place(at, step.table, step.key, due, fresh, owner))
         if type(step.value) in _CONTAINERS and kind is not Tensor:
-            inner = step._replace(role=due)
+            known_by = evidence if role is not None and due is role else step.evidence
+            inner = step._replace(role=due, evidence=known_by)
             rank = RANK.get(due, 0) if due is not None else 0
             if rank and queues[rank] is not queue:
                 queues[rank].appendleft((at, inner, owner))

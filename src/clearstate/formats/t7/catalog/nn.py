@@ -32,7 +32,7 @@ for name in (
     "LeakyReLU Log LogSoftMax Mul Narrow Power PrintSize ReLU6 Replicate Select Sigmoid SoftMax SoftPlus SoftShrink "
     "SpatialAdaptiveAveragePooling SpatialAveragePooling SpatialLogSoftMax SpatialReflectionPadding "
     "SpatialReplicationPadding SpatialSoftMax SpatialSubSampling SpatialZeroPadding SplitTable Sqrt Square Squeeze "
-    "Tanh TanhShrink TemporalConvolution TemporalSubSampling Threshold Transpose Unsqueeze View "
+    "Tanh TanhShrink TemporalConvolution TemporalSubSampling Threshold Transpose Unsqueeze "
     "VolumetricAveragePooling VolumetricReplicationPadding ZeroGrad"
 ).split():
     register(f"nn.{name}")
@@ -46,9 +46,10 @@ register("nn.Constant", constant="value")
 register("nn.Linear", transient=absent("addBuffer"))
 register("nn.Bilinear", transient=tensors("gradInput", 2) | absent("buff1 buff2"))
 register("nn.Add", transient=tensor("_ones", number=1))
-register("nn.CAdd", transient=absent("_output _bias _gradBias _gradOutput _expand _repeat"))
+register("nn.CAdd", constant="size", transient=absent("_output _bias _gradBias _gradOutput _expand _repeat"))
 register(
     "nn.CMul",
+    constant="size",
     transient=absent("_input _output _weight _gradInput _gradOutput _gradWeight _expand _repeat _sum"),
 )
 register("nn.Cosine", transient=absent("_input _weight _gradOutput _sum _inputNorm _weightNorm __norm"))
@@ -186,7 +187,8 @@ register("nn.SoftSign", transient=absent("temp tempgrad"))
 register("nn.L1Penalty", transient=absent("loss"))
 
 # Shape and reduction. The first element of `batchsize` is the last batch's size.
-register("nn.Reshape", transient=COPIES | storage("batchsize", after="size"))
+register("nn.Reshape", constant="size", transient=COPIES | storage("batchsize", after="size"))
+register("nn.View", constant="size")
 register("nn.Padding", transient=storage("outputSize", 0))
 register("nn.Collapse", transient=absent("_input"))
 register("nn.OneHot", transient=absent("_single _input"))
@@ -255,6 +257,7 @@ register(
     "nn.Decorator",
     parameter="v g",
     gradient="gradV gradG",
+    constant="viewIn viewOut weightSize",
     transient=zeros("_norm _scale"),
 )
 

@@ -193,7 +193,9 @@ class _Writer:
         state = value.state
         if has_header(value.typename, value.version):
             return references(value)
-        if value.typename in ("torch.Generator", "torch.Timer"):
+        if value.typename == "torch.Timer":
+            return None
+        if value.typename == "torch.Generator":
             put.chars(state)
             return None
         if type(state) is list:

@@ -12,7 +12,7 @@ import clearstate as cs
 
 def clearing(large: Path, rounds: int) -> Rows:
     cleared, copied = large.with_name("cleared.t7"), large.with_name("copied.t7")
-    everything = [role for role in cs.Role if role not in (cs.Role.SLACK,)]
+    everything: list[cs.Role] = [role for role in cs.Role if role is not cs.Role.SLACK]
 
     def fresh() -> None:
         for path in (cleared, copied):

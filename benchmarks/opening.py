@@ -33,7 +33,7 @@ def opening(large: Path, small: Path, rounds: int) -> Rows:
     sizes = [f"{path.stat().st_size / 1e6:.0f} MB" for path in (large, small)]
     if Path("/proc/self/status").exists():
         (bare, _), (peak, pages), (less, few) = _memory("", large), _memory(_OPEN, large), _memory(_OPEN, small)
-        for size, most, files in ((sizes[0], peak, pages), (sizes[1], less, few)):
+        for size, most in zip(sizes, (peak, less), strict=True):
             ours = f"{most / 1e6:.0f} MB"
             other = f"{bare / 1e6:.0f} MB import numpy"
             yield Row(f"peak memory, {size} opened", ours, other, (most - bare) / 1e6, "MB above", 80)

@@ -120,7 +120,10 @@ def test_the_long_size_can_be_told(command: Command, net: str) -> None:
 
 
 def test_names_in_a_file_cannot_command_the_terminal(command: Command, here: Path) -> None:
-    t7.save(t7.Object("nn.\x1b[2J\nX", t7.Table({"out\x07put": t7.Tensor.of([1.0]), "_type": "torch.DoubleTensor"})), "odd.t7")
+    t7.save(
+        t7.Object("nn.\x1b[2J\nX", t7.Table({"out\x07put": t7.Tensor.of([1.0]), "_type": "torch.DoubleTensor"})),
+        "odd.t7",
+    )
     out = command("inspect", "odd.t7", "--all").out
     assert not set(out) & {"\x1b", "\x07"}
     assert r"nn.\x1b[2J\nX" in out

@@ -64,7 +64,9 @@ def read(name: str) -> Recorded:
         if which is None:
             input = mapped(input, from_zero)
         else:
-            input = [mapped(part, from_zero) if i in which else part for i, part in enumerate(input)] if which else input
+            input = (
+                [mapped(part, from_zero) if i in which else part for i, part in enumerate(input)] if which else input
+            )
     if short in INDEX_TARGETS:
         target = mapped(target, from_zero) if not isinstance(target, int) else target - 1
     for inner in module.modules():

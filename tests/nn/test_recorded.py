@@ -59,7 +59,9 @@ def test_plain_autograd_gives_torch7s_output_and_gradients(name: str) -> None:
         output = module(input)
         weights = list(tensors(recorded.grad_output))
     assert_close(output, recorded.output, "output")
-    pairs = [(o, w.reshape(o.shape).to(o.dtype)) for o, w in zip(tensors(output), weights, strict=True) if o.requires_grad]
+    pairs = [
+        (o, w.reshape(o.shape).to(o.dtype)) for o, w in zip(tensors(output), weights, strict=True) if o.requires_grad
+    ]
     parameters = [p for p in module.parameters() if p.requires_grad]
     sources = [*leaves, *parameters]
     grads = [None] * len(sources)

@@ -150,9 +150,13 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
     def _back(self, grad_output: Kept, scale: float, *, inputs: bool, parameters: bool) -> Any:
         part: Slice | None = self.__dict__.get("_tape")
         if part is None:
-            raise RuntimeError(f"{type(self).__name__}: backward before forward (or after clear_state): call forward first")
+            raise RuntimeError(
+                f"{type(self).__name__}: backward before forward (or after clear_state): call forward first"
+            )
         if not part.tape.grad:
-            raise RuntimeError(f"{type(self).__name__}: the last forward ran under torch.no_grad(): nothing to go back on")
+            raise RuntimeError(
+                f"{type(self).__name__}: the last forward ran under torch.no_grad(): nothing to go back on"
+            )
         weights = list(self.parameters()) if parameters else []
         found = gradients(part, grad_output, weights, whose=type(self).__name__)
         if inputs:

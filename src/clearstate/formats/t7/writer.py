@@ -13,7 +13,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..atomic import replacing
 from ..garbage import uncollected
 from .ascii import number_text, storage_text
 from .binary import Order
@@ -46,6 +45,8 @@ def save(root: Value, path: str | os.PathLike[str], layout: Layout = DEFAULT) ->
     >>> t7.load(path).array()
     [1.0, 'two']
     """
+    from ..atomic import replacing
+
     with replacing(path) as handle:
         write(root, handle, layout)
 

@@ -39,5 +39,5 @@ def opening(large: Path, small: Path, rounds: int) -> Rows:
             yield Row(f"peak memory, {size} opened", ours, other, (most - bare) / 1e6, "MB above", 80)
         yield Row("  of it pages of the file", "", f"{sizes[1]} opened", (pages - few) / 1e6, "MB more", None)
     in_turn(1, lambda: t7.open_file(large), lambda: t7.open_file(small))
-    ours, other = in_turn(rounds, lambda: t7.open_file(large), lambda: t7.open_file(small))
-    yield ratio(f"opening {sizes[0]}", ours, other, f"opening {sizes[1]}", 2)
+    slow, quick = in_turn(rounds, lambda: t7.open_file(large), lambda: t7.open_file(small))
+    yield ratio(f"opening {sizes[0]}", slow, quick, f"opening {sizes[1]}", 2)

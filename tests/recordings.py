@@ -60,8 +60,8 @@ MORE = Path(os.environ.get("CLEARSTATE_RECORDINGS", REPO.parent / "shared" / "to
 
 CASES: list[str] = sorted(path.name for path in (ROOT / "cases").iterdir())
 """Names of the cases: ``Abs-1``, ``AbsCriterion-1``, ..."""
-PACKS: list[str] = sorted(path.name for path in (MORE / "packs").glob("*-*"))
-"""Names of the cases from dpnn and rnn; empty where there are none."""
+PACKS: list[str] = sorted(f"packs/{path.name}" for path in (MORE / "packs").glob("*-*"))
+"""Names of the cases from dpnn and rnn, ``packs/LSTM-1``, ...; empty where there are none."""
 FORMATS: list[Path] = sorted((ROOT / "formats").iterdir())
 """One object in every variant, and ``everything.t7``, ``everything.ascii.t7``."""
 DIGITS: Path = ROOT / "digits"
@@ -74,8 +74,7 @@ RECORDED: list[Path] = sorted(ROOT.rglob("*.t7"))
 
 def case(name: str) -> Path:
     """The folder of one case, from ``CASES`` or ``PACKS``."""
-    folder = ROOT / "cases" / name
-    return folder if folder.is_dir() else MORE / "packs" / name
+    return MORE / name if name.startswith("packs/") else ROOT / "cases" / name
 
 
 def short(path: Path) -> str:

@@ -33,6 +33,9 @@ from .objects import (
 LONG_STRING = 4096
 """Longer strings take the careful way."""
 
+SHORT_STRING = 64
+"""Strings under this length are unpacked together with the number after them."""
+
 KNOWN_KEYS = 4096
 """Different keys of tables that are kept, to be shared by the tables that have them."""
 
@@ -72,6 +75,12 @@ def _declared(version: bytes, name: bytes, order: Order, long_size: int) -> _Cla
     form: Literal["Tensor", "Storage"] = "Tensor" if numeric[1] == "Tensor" else "Storage"
     storage = storage_of(typename) if form == "Tensor" else ""
     return _Class(typename, int(version[2:]), form, dtype.newbyteorder(order), storage)
+
+
+@lru_cache
+def _word_with_number(order: Order) -> list[Any]:
+    """Functions that give a string key and its number, by the length of the string."""
+    return [struct.Struct(f"{order}II{length}sId").unpack_from for length in range(SHORT_STRING)]
 
 
 class BulkDecoder(BinaryDecoder):
@@ -317,22 +326,19 @@ class BulkDecoder(BinaryDecoder):
 
     def _words_with_numbers(self, table: Table, left: int, pos: int) -> tuple[int, int]:
         """Reads entries that have a short string for key and a number for value; how many in a row, and their end."""
-        buffer, pair, tagged = self.buffer, self.unpack.pair, self.unpack.tagged
+        buffer, entry_of, length_at = self.buffer, _word_with_number(self.order), 4 + self._low
         for done in range(left):
             try:
-                kind, n = pair(buffer, pos)
-                if kind != STRING or n > LONG_STRING:
-                    return done, pos
-                raw = buffer[pos + 8 : (after := pos + 8 + n)]
-                kind, value = tagged(buffer, after)
-                if kind != NUMBER:
+                n = buffer[pos + length_at]
+                kind, length, raw, value_kind, value = entry_of[n](buffer, pos)
+                if kind != STRING or length != n or value_kind != NUMBER:
                     return done, pos
                 table[raw.decode()] = value
-            except struct.error:
+            except (struct.error, IndexError):
                 return done, pos
             except UnicodeDecodeError:
                 table[raw] = value
-            pos = after + 12
+            pos += 20 + n
         return left, pos
 
     def _numbered_words(self, table: Table, left: int, pos: int) -> tuple[int, int]:

@@ -229,8 +229,8 @@ class MV(Module):
 class MixtureTable(Module):
     """A mixture of experts: their outputs, weighted by a gater, added up.
 
-    Shapes: a table of the gater's output (``n``, or ``batch x n``) and the experts' (a table of ``n`` tensors of one size, or
-    one tensor with the experts along dimension ``dim``) in; a tensor of one expert's size out. Without ``dim``
+    Shapes: a table of two in: the gater's output (``n``, or ``batch x n``) and the experts' (a table of ``n``
+    tensors of one size, or one tensor with the experts along dimension ``dim``); a tensor of one expert's size out. Without ``dim``
     that is dimension 1 in a batch, else 0. Follows Torch7's ``nn/MixtureTable.lua``.
 
     >>> gater = torch.tensor([[0.25, 0.75]])

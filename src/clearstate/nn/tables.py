@@ -1,0 +1,226 @@
+"""Layers that take tables apart and put them together: their tensors stay as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .checks import expect, expect_table
+from .fields import index, plain
+from .module import Module
+from .t7 import counted_from_one
+from .tape import Tape, calls, describe
+
+
+def dimension_of(tensor: Tensor, dimension: int, n_input_dims: int | None) -> int:
+    """The dimension that a layer means: one later where the tensor has a batch dimension before.
+
+    Args:
+        tensor: what came.
+        dimension: from 0; negative ones count from the end and are the same in a batch.
+        n_input_dims: the number of dimensions of an input that is no batch, if known.
+
+    Raises:
+        ValueError: the tensor has no such dimension.
+
+    >>> dimension_of(torch.ones(5, 2, 3), 0, 2), dimension_of(torch.ones(2, 3), 0, 2)
+    (1, 0)
+    """
+    if dimension < 0:
+        dimension += tensor.dim()
+    elif n_input_dims is not None and tensor.dim() == n_input_dims + 1:
+        dimension += 1
+    if not 0 <= dimension < tensor.dim():
+        raise ValueError(f"there is no dimension {dimension} in {describe(tensor)}")
+    return dimension
+
+
+def joined(tensors: list[Tensor], dimension: int) -> Tensor:
+    """The tensors of a table one after the other along a dimension.
+
+    Raises:
+        TypeError: something in it is no tensor.
+        ValueError: they differ in another dimension.
+    """
+    for tensor in tensors:
+        expect(tensor, dims=(tensors[0].dim(),))
+        if any(a != b for i, (a, b) in enumerate(zip(tensor.shape, tensors[0].shape, strict=True)) if i != dimension):
+            raise ValueError(
+                f"expected tensors that differ in dimension {dimension} only, got {describe(tensors[0])} "
+                f"and {describe(tensor)}"
+            )
+    return torch.cat(tensors, dimension)
+
+
+class JoinTable(Module):
+    """Joins the tensors of a table along a dimension.
+
+    Args:
+        dimension: from 0, negative from the end.
+        n_input_dims: how many dimensions an input has that is no batch; in a batch ``dimension`` is one later.
+
+    Follows Torch7's ``nn/JoinTable.lua``.
+
+    >>> JoinTable(0)([torch.ones(2, 3), torch.ones(1, 3)]).shape
+    torch.Size([3, 3])
+    >>> JoinTable(0, 1)([torch.ones(2, 3), torch.ones(2, 4)]).shape
+    torch.Size([2, 7])
+    """
+
+    fields = index("dimension") | plain("nInputDims")
+    dimension: int = 0
+    n_input_dims: int | None = None
+
+    def __init__(self, dimension: int, n_input_dims: int | None = None) -> None:
+        super().__init__()
+        self.dimension = dimension
+        self.n_input_dims = n_input_dims
+
+    def update_output(self, input: list[Tensor]) -> Tensor:
+        expect_table(input)
+        if not input:
+            raise ValueError("expected a table of at least 1 tensor, got a table of 0")
+        expect(input[0])
+        return joined(list(input), dimension_of(input[0], self.dimension, self.n_input_dims))
+
+
+class SplitTable(Module):
+    """Splits a tensor along a dimension into a table of tensors that have one dimension less.
+
+    Args:
+        dimension: from 0, negative from the end.
+        n_input_dims: how many dimensions an input has that is no batch; in a batch ``dimension`` is one later.
+
+    Follows Torch7's ``nn/SplitTable.lua``.
+
+    >>> SplitTable(0)(torch.eye(2))
+    [tensor([1., 0.]), tensor([0., 1.])]
+    """
+
+    fields = index("dimension") | plain("nInputDims")
+    dimension: int = 0
+    n_input_dims: int | None = None
+
+    def __init__(self, dimension: int, n_input_dims: int | None = None) -> None:
+        super().__init__()
+        self.dimension = dimension
+        self.n_input_dims = n_input_dims
+
+    def update_output(self, input: Tensor) -> list[Tensor]:
+        expect(input)
+        parts = input.unbind(dimension_of(input, self.dimension, self.n_input_dims))
+        if input.requires_grad and (torch.compiler.is_compiling() or type(calls.way) is not Tape):
+            return [part.clone() for part in parts]  # autograd lets no later layer work in place on unbind's views
+        return list(parts)
+
+
+class SelectTable(Module):
+    """Gives one entry of a table: by its index (from 0, negative from the end), or by its key where it has keys.
+
+    Follows Torch7's ``nn/SelectTable.lua``.
+
+    >>> SelectTable(-1)([torch.zeros(2), torch.ones(2)])
+    tensor([1., 1.])
+    >>> SelectTable("x")({"x": torch.ones(2)})
+    tensor([1., 1.])
+    """
+
+    fields = index("index")
+    index: int | str = 0
+
+    def __init__(self, index: int | str) -> None:
+        super().__init__()
+        self.index = index
+
+    def update_output(self, input: Any) -> Any:
+        expect_table(input)
+        try:
+            return input[self.index]
+        except (LookupError, TypeError):
+            raise ValueError(f"expected a table with an entry {self.index!r}, got {describe(input)}") from None
+
+    def to_string(self) -> str:
+        return f"{self.typename}({counted_from_one(self.index)})"
+
+
+class NarrowTable(Module):
+    """Gives some neighbouring entries of a table: ``length`` of them, from ``offset`` (from 0) on.
+
+    Follows Torch7's ``nn/NarrowTable.lua``.
+
+    >>> NarrowTable(1, 2)([torch.zeros(1), torch.ones(1), torch.ones(2), torch.ones(3)])
+    [tensor([1.]), tensor([1., 1.])]
+    """
+
+    fields = index("offset") | plain("length")
+    offset: int = 0
+    length: int = 1
+
+    def __init__(self, offset: int, length: int = 1) -> None:
+        super().__init__()
+        if offset < 0 or length < 0:
+            raise ValueError(f"NarrowTable takes an offset and a length from 0 on, not {offset} and {length}")
+        self.offset = offset
+        self.length = length
+
+    def update_output(self, input: Any) -> list[Any]:
+        expect_table(input)
+        stop = self.offset + self.length
+        if isinstance(input, dict) or len(input) < stop:
+            raise ValueError(f"expected a table of at least {stop} entries, got {describe(input)}")
+        return list(input[self.offset : stop])
+
+
+class FlattenTable(Module):
+    """Makes one table of a table of tables, nested as deep as one likes. Follows Torch7's ``nn/FlattenTable.lua``.
+
+    >>> FlattenTable()([torch.ones(1), [torch.ones(2), [torch.ones(3)]]])
+    [tensor([1.]), tensor([1., 1.]), tensor([1., 1., 1.])]
+    """
+
+    def update_output(self, input: Any) -> list[Any]:
+        expect_table(input)
+        return flat(input)
+
+
+def flat(table: Any) -> list[Any]:
+    """What is in a table and in the tables within it, in order."""
+    if not isinstance(table, list | tuple | dict):
+        return [table]
+    return [entry for part in (table.values() if isinstance(table, dict) else table) for entry in flat(part)]
+
+
+class ZipTable(Module):
+    """Turns a table of tables inside out: ``[[a1, a2], [b1, b2]]`` in, ``[[a1, b1], [a2, b2]]`` out.
+
+    Follows Torch7's ``nn/ZipTable.lua``.
+
+    >>> a, b, c, d = torch.arange(4).unbind()
+    >>> ZipTable()([[a, b], [c, d]])
+    [[tensor(0), tensor(2)], [tensor(1), tensor(3)]]
+    """
+
+    def update_output(self, input: list[list[Any]]) -> list[list[Any]]:
+        expect_table(input)
+        for table in input:
+            expect_table(table, len(input[0]))
+        return [list(entries) for entries in zip(*input, strict=True)]
+
+
+class ZipTableOneToMany(Module):
+    """Puts one entry beside every entry of a table: ``[v, [a, b]]`` in, ``[[v, a], [v, b]]`` out.
+
+    Follows Torch7's ``nn/ZipTableOneToMany.lua``.
+
+    >>> v, a, b = torch.arange(3).unbind()
+    >>> ZipTableOneToMany()([v, [a, b]])
+    [[tensor(0), tensor(1)], [tensor(0), tensor(2)]]
+    """
+
+    def update_output(self, input: list[Any]) -> list[list[Any]]:
+        expect_table(input, 2)
+        one, many = input
+        expect_table(many)
+        return [[one, entry] for entry in many]

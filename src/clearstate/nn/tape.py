@@ -37,6 +37,11 @@ calls = _Calls()
 """How modules are being called on this thread."""
 
 
+def recording() -> bool:
+    """Whether the call under way is the protocol's, which keeps what it computes and never changes an input."""
+    return not torch.compiler.is_compiling() and type(calls.way) is Tape
+
+
 class Entry(NamedTuple):
     """One call of one module: the input as the module saw it (its own alias) and the result, both on the tape."""
 
@@ -102,7 +107,7 @@ def gradients(part: Slice, grad_output: Kept, parameters: Sequence[Tensor], *, w
     """
     entries = part.entries
     outputs, weights = _matched(entries[0].result, grad_output, whose)
-    inputs = [[t for t in tensors(entry.inner)] for entry in entries]
+    inputs = [list(tensors(entry.inner)) for entry in entries]
     wanted = [t for ts in inputs for t in ts if t.requires_grad]
     sources = [*wanted, *(p for p in parameters if p.requires_grad)]
     found: list[Tensor | None] = [None] * len(sources)

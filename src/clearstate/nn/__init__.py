@@ -1,7 +1,72 @@
 from .container import Container, Sequential
 from .linear import Linear
-from .activation import Tanh
-from .simple import Identity
+from .activation import (
+    Abs,
+    Clamp,
+    ELU,
+    Exp,
+    GatedLinearUnit,
+    HardShrink,
+    HardTanh,
+    LeakyReLU,
+    Log,
+    LogSigmoid,
+    LogSoftMax,
+    Power,
+    PReLU,
+    ReLU,
+    ReLU6,
+    Sigmoid,
+    SoftMax,
+    SoftMin,
+    SoftPlus,
+    SoftShrink,
+    SoftSign,
+    SpatialLogSoftMax,
+    SpatialSoftMax,
+    Sqrt,
+    Square,
+    Tanh,
+    TanhShrink,
+    Threshold,
+)
+from .noise import (
+    Dropout,
+    RReLU,
+    SpatialDropout,
+    VolumetricDropout,
+    WhiteNoise,
+)
+from .pointwise import (
+    Add,
+    AddConstant,
+    CAdd,
+    CMul,
+    Constant,
+    GradientReversal,
+    L1Penalty,
+    Mul,
+    MulConstant,
+)
+from .shape import (
+    Collapse,
+    Index,
+    MaskedSelect,
+    Max,
+    Mean,
+    Min,
+    Narrow,
+    OneHot,
+    Replicate,
+    Reshape,
+    Select,
+    Squeeze,
+    Sum,
+    Transpose,
+    Unsqueeze,
+    View,
+)
+from .simple import Contiguous, Identity
 from .module import Module, Criterion
 from .opaque import Opaque
 from .t7 import load, save
@@ -26,3 +91,5 @@ from .tables import (
     ZipTable,
     ZipTableOneToMany,
 )
+from .graph import JustElement, JustTable, ModuleFromCriterion, gModule, nest
+from .nodes import Node

@@ -17,15 +17,16 @@ from torch.nn import Parameter
 
 from ..errors import ClearstateError
 from ..formats import t7
-from ..formats.t7.classes import ClassEntry, Left, entry_for, lookup, snake_case
-from ..formats.t7.clear import fresh_value
+from ..formats.t7.classes import ClassEntry, entry_for, lookup, snake_case
+from ..formats.t7.clear import LINKED, fresh_value
 from ..formats.t7.data import Held
-from ..formats.t7.objects import Boolean, storage_of
+from ..formats.t7.objects import Boolean, Value, storage_of
+from ..formats.t7.survey import Path, Place
 from ..roles import Role
 from . import stateful
 from .fields import Field, Form
 from .opaque import Opaque
-from .ownership import Kept, adopt, mapped, tensors
+from .ownership import adopt, mapped, tensors
 from .stateful import Stateful
 
 Unknown = Literal["error", "keep"]
@@ -67,9 +68,7 @@ def load(path: str | os.PathLike[str], *, unknown: Unknown = "error") -> Any:
       (1): nn.Linear(3 -> 2)
     }
     """
-    from ..inspecting import open_path
-
-    return to_live(open_path(os.fspath(path)).root, unknown=unknown)
+    return to_live(t7.load(path), unknown=unknown)
 
 
 def save(value: Any, path: str | os.PathLike[str], *, layout: t7.Layout | None = None) -> None:
@@ -87,7 +86,7 @@ def save(value: Any, path: str | os.PathLike[str], *, layout: t7.Layout | None =
     t7.save(graph, path, layout) if layout is not None else t7.save(graph, path)
 
 
-def to_live(value: t7.Value, *, unknown: Unknown = "error") -> Any:
+def to_live(value: Value, *, unknown: Unknown = "error") -> Any:
     """The live form of an object graph."""
     try:
         return _Reading(unknown).value(value)
@@ -95,7 +94,7 @@ def to_live(value: t7.Value, *, unknown: Unknown = "error") -> Any:
         raise ClearstateError("modules or tables nested too deep to be made live") from None
 
 
-def to_graph(value: Any) -> t7.Value:
+def to_graph(value: Any) -> Value:
     """The object graph of live modules."""
     return _Writing().value(value)
 
@@ -108,6 +107,7 @@ class _Reading:
         self.known: dict[int, Any] = {}
         self.storages: dict[int, Tensor] = {}
         self.parameters: dict[int, Parameter] = {}
+        self.read: list[Value] = []  # alive as long as `known` knows them by id
 
     def parameter(self, tensor: Tensor) -> Parameter:
         """The parameter that a tensor of the file is; the same one wherever the tensor is met."""
@@ -115,7 +115,7 @@ class _Reading:
             self.parameters[id(tensor)] = Parameter(tensor, requires_grad=tensor.is_floating_point())
         return self.parameters[id(tensor)]
 
-    def value(self, value: t7.Value) -> Any:
+    def value(self, value: Value) -> Any:
         if isinstance(value, float):
             return int(value) if value.is_integer() and abs(value) < 2**53 else value
         if isinstance(value, Boolean):
@@ -126,7 +126,8 @@ class _Reading:
             self._make(value)
         return self.known[id(value)]
 
-    def _make(self, value: t7.Value) -> None:
+    def _make(self, value: Value) -> None:
+        self.read.append(value)
         if isinstance(value, t7.Tensor):
             self.known[id(value)] = self._tensor(value)
         elif isinstance(value, t7.Storage):
@@ -197,6 +198,9 @@ def read_module(module: Stateful, obj: t7.Object, reading: _Reading) -> None:
     for name in sorted(_of_role(entry, Role.PARAMETER, Role.BUFFER)):
         if not hasattr(module, snake_case(name)):
             _register(module, name, None, Role.PARAMETER, reading)
+    for name in _of_role(entry, Role.PARAMETER):  # in Torch7's order, not the file's
+        if snake_case(name) in module._parameters:
+            module._parameters[snake_case(name)] = module._parameters.pop(snake_case(name))
     module.loaded()
     module.note_construction()
 
@@ -213,7 +217,7 @@ def _read_children(module: Stateful, obj: t7.Object, reading: _Reading) -> None:
 
 
 def _read_field(
-    module: Stateful, name: str, raw: t7.Value, entry: ClassEntry | None, reading: _Reading, grads: dict[str, Any]
+    module: Stateful, name: str, raw: Value, entry: ClassEntry | None, reading: _Reading, grads: dict[str, Any]
 ) -> None:
     if not isinstance(name, str):
         module.extra[name] = reading.value(raw)
@@ -260,7 +264,7 @@ def _register(module: Stateful, name: str, value: Any, role: Role, reading: _Rea
         module.register_parameter(attribute, reading.parameter(value))
 
 
-def _read_transient(module: Stateful, name: str, raw: t7.Value, entry: ClassEntry | None, reading: _Reading) -> None:
+def _read_transient(module: Stateful, name: str, raw: Value, entry: ClassEntry | None, reading: _Reading) -> None:
     attribute = snake_case(name)
     if attribute in ("output", "grad_input"):
         value = reading.value(raw)
@@ -317,11 +321,11 @@ class _Writing:
     """One writing: a live object that is met twice becomes one object of the graph."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[int, bool], tuple[Any, t7.Value]] = {}
+        self.known: dict[tuple[int, bool], tuple[Any, Value]] = {}
         self.storages: dict[tuple[int, str], tuple[Any, t7.Storage]] = {}
         self.cuda = False
 
-    def value(self, value: Any) -> t7.Value:
+    def value(self, value: Any) -> Value:
         if value is None or isinstance(value, bool | str | bytes | t7.Function):
             return value
         if isinstance(value, int | float):
@@ -369,7 +373,8 @@ class _Writing:
             self.storages[key] = (flat, made)
         size = tuple(tensor.size()) or (1,)
         stride = tuple(tensor.stride()) or (1,)
-        return t7.Tensor(typename, self.storages[key][1], size, stride, tensor.storage_offset())
+        where = int(tensor.storage_offset())
+        return t7.Tensor(typename, size, stride, where, self.storages[key][1])
 
     def typename(self, tensor: Tensor) -> str:
         """The Torch7 class of a tensor."""
@@ -381,7 +386,7 @@ class _Writing:
         return "torch.CudaTensor" if name == "Float" else f"torch.Cuda{name}Tensor"
 
 
-def _key(key: Any) -> t7.Value:
+def _key(key: Any) -> Value:
     if isinstance(key, bool):
         return Boolean.TRUE if key else Boolean.FALSE
     return float(key) if isinstance(key, int | float) else key
@@ -412,11 +417,13 @@ def write_module(module: Stateful, obj: t7.Object, writing: _Writing) -> None:
         state[_key(name)] = writing.value(value)
     if module.__dict__.get("has_train", True) or not module.training:
         state["train"] = module.training
-    for name, fresh in (entry.transient if entry else {}).items():
-        held = getattr(module, snake_case(name), None) if "." not in name else None
-        filled = isinstance(held, int | float) or any(t.numel() for t in tensors(held))
-        if fresh.left is not Left.ABSENT or filled:
-            state[name] = writing.value(held) if filled else fresh_value(fresh, None, obj)
+    transient = [(name, fresh) for name, fresh in (entry.transient if entry else {}).items() if "." not in name]
+    for name, fresh in sorted(transient, key=lambda field: field[1].left in LINKED):
+        held = getattr(module, snake_case(name), None)
+        if isinstance(held, int | float) or any(t.numel() for t in tensors(held)):
+            state[name] = writing.value(held)
+        else:
+            state[name] = fresh_value(Place(Path(None, name), state, name, Role.TRANSIENT, fresh, obj))
     for name in [n for n, v in state.items() if v is None]:
         del state[name]
     writing.cuda = outer
@@ -430,7 +437,7 @@ def _tensor_type(module: Stateful, writing: _Writing) -> str:
     return writing.typename(torch.empty(0) if tensor is None or not tensor.is_floating_point() else tensor)
 
 
-def _written(module: Stateful, field: Field, writing: _Writing) -> t7.Value:
+def _written(module: Stateful, field: Field, writing: _Writing) -> Value:
     if field.form is Form.CONSTANT:
         return writing.value(field.constant)
     value = getattr(module, field.attribute, None)

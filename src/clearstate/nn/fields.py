@@ -36,7 +36,7 @@ class Field(NamedTuple):
 Fields = Mapping[str, Field]
 
 
-def plain(names: str, **attributes: str) -> Fields:
+def plain(names: str, **attributes: str) -> dict[str, Field]:
     """Fields written as they are. Keywords give the attribute of a field whose name is not mechanical.
 
     >>> plain("kW inplace", train="training")["train"].attribute
@@ -45,22 +45,22 @@ def plain(names: str, **attributes: str) -> Fields:
     return _fields(names, Form.PLAIN, attributes)
 
 
-def index(names: str, **attributes: str) -> Fields:
+def index(names: str, **attributes: str) -> dict[str, Field]:
     """Fields that hold indices or dimensions: 0-based in Python, 1-based in files."""
     return _fields(names, Form.INDEX, attributes)
 
 
-def longs(names: str, **attributes: str) -> Fields:
+def longs(names: str, **attributes: str) -> dict[str, Field]:
     """Lists of integers that are a ``torch.LongStorage`` in files."""
     return _fields(names, Form.LONGS, attributes)
 
 
-def constant(**values: object) -> Fields:
+def constant(**values: object) -> dict[str, Field]:
     """Fields that Torch7's code expects and that are always the same: ``v2`` of Dropout."""
     return {name: Field("", Form.CONSTANT, value) for name, value in values.items()}
 
 
-def _fields(names: str, form: Form, attributes: Mapping[str, str]) -> Fields:
+def _fields(names: str, form: Form, attributes: Mapping[str, str]) -> dict[str, Field]:
     mechanical = {name: snake_case(name) for name in names.split()}
     return {name: Field(attribute, form) for name, attribute in {**mechanical, **attributes}.items()}
 

@@ -13,7 +13,7 @@ from .module import Module
 from .tape import Tape, calls, describe
 
 
-def alike(tensor: Any, first: Tensor) -> Tensor:
+def alike(tensor: Tensor, first: Tensor) -> Tensor:
     """A tensor in the shape of the first of its table: Torch7 only wants as many elements.
 
     Raises:
@@ -230,8 +230,8 @@ class MixtureTable(Module):
     """A mixture of experts: their outputs, weighted by a gater, added up.
 
     Shapes: a table of two in: the gater's output (``n``, or ``batch x n``) and the experts' (a table of ``n``
-    tensors of one size, or one tensor with the experts along dimension ``dim``); a tensor of one expert's size out. Without ``dim``
-    that is dimension 1 in a batch, else 0. Follows Torch7's ``nn/MixtureTable.lua``.
+    tensors of one size, or one tensor with the experts along dimension ``dim``). One expert's size out.
+    Without ``dim`` that is dimension 1 in a batch, else 0. Follows Torch7's ``nn/MixtureTable.lua``.
 
     >>> gater = torch.tensor([[0.25, 0.75]])
     >>> MixtureTable()([gater, [torch.zeros(1, 3), torch.ones(1, 3)]])
@@ -252,12 +252,15 @@ class MixtureTable(Module):
         along = gater.dim() - 1
         if isinstance(experts, Tensor):
             dim = along if self.dim is None else self.dim
+            if not -experts.dim() <= dim < experts.dim():
+                raise ValueError(f"there is no dimension {dim} in {describe(experts)}")
             expect(experts, size={dim: gater.shape[-1]} | ({0: gater.shape[0]} if along else {}))
             size = [1] * experts.dim()
             if along:
                 size[0] = gater.shape[0]
             size[dim] = gater.shape[-1]
-            return (gater.reshape(size) * experts).sum(dim)
+            mixed: Tensor = (gater.reshape(size) * experts).sum(dim)
+            return mixed
         experts = members(experts, gater.shape[-1])
         size = [1] * experts[0].dim()
         if along:

@@ -20,6 +20,7 @@ from tests.recordings import CASES, PACKS, case
 INDEX_INPUTS: dict[str, tuple[int, ...] | None] = {
     "LookupTable": None,
     "Index": (1,),
+    "IndexLinear": (0,),
     "LookupTableMaskZero": (),
 }
 """Classes whose input is made of indices: all of it (``None``), or which entries of the table."""
@@ -49,6 +50,16 @@ class Recorded:
     grad_input: Any
     grad_parameters: list[Tensor]
     typename: str
+
+
+def dense(grad: Any, parameter: Tensor) -> Tensor:
+    """A recorded gradient; IndexLinear records that of its weight as rows and their keys, one pair a backward."""
+    if isinstance(grad, Tensor):
+        return grad
+    made = torch.zeros_like(parameter)
+    for keys, rows in zip(grad["keys"], grad["gradWeight"], strict=True):
+        made.index_add_(0, keys - 1, rows)
+    return made
 
 
 def read(name: str) -> Recorded:
@@ -82,7 +93,7 @@ def read(name: str) -> Recorded:
         io["output"],
         io.get("gradOutput"),
         io.get("gradInput"),
-        io.get("gradParameters") or [],
+        [dense(grad, p) for grad, p in zip(io.get("gradParameters") or [], io.get("parameters") or [], strict=True)],
         graph.typename,
     )
 

@@ -70,7 +70,8 @@ def test_plain_autograd_gives_torch7s_output_and_gradients(name: str) -> None:
         grads = list(found)  # type: ignore[arg-type]
     filled = [torch.zeros_like(s) if g is None else g for s, g in zip(sources, grads, strict=True)]
     floating = [t for t in tensors(recorded.grad_input) if t.is_floating_point()]
-    assert_close(filled[: len(leaves)], floating if leaves else [], "gradient of the input")
+    if recorded.grad_input != []:  # what Torch7 does not compute, autograd does
+        assert_close(filled[: len(leaves)], floating if leaves else [], "gradient of the input")
     if not isinstance(module, Criterion):
         assert_close(filled[len(leaves) :], unique_parameters(recorded), "parameter gradients")
     assert not list(tensors(module.output)) or not any(t.numel() for t in tensors(module.output))

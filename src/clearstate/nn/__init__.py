@@ -1,5 +1,6 @@
 from .container import Container, Sequential
-from .linear import Linear
+from .containers import Concat, ConcatTable, DataParallelTable, DepthConcat, MapTable, Parallel, ParallelTable
+from .linear import Bilinear, Linear, LinearWeightNorm, PartialLinear
 from .activation import (
     Abs,
     Clamp,
@@ -93,3 +94,6 @@ from .tables import (
 )
 from .graph import JustElement, JustTable, ModuleFromCriterion, gModule, nest
 from .nodes import Node
+from .distance import Cosine, CosineDistance, DotProduct, Euclidean, PairwiseDistance, WeightedEuclidean
+from .lookup import Kmeans, LookupTable
+from .sparse import IndexLinear, SparseLinear

@@ -38,6 +38,17 @@ from .noise import (
     VolumetricDropout,
     WhiteNoise,
 )
+from .normalization import (
+    BatchNormalization,
+    LayerNormalization,
+    Normalize,
+    SpatialBatchNormalization,
+    SpatialContrastiveNormalization,
+    SpatialCrossMapLRN,
+    SpatialDivisiveNormalization,
+    SpatialSubtractiveNormalization,
+    VolumetricBatchNormalization,
+)
 from .pointwise import (
     Add,
     AddConstant,

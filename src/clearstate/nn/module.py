@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from . import sharing
+from .nodes import Node
 from .ownership import Kept
 from .stateful import Stateful
 from .tape import Way, calls
@@ -56,6 +57,14 @@ class Module(Stateful):
         if torch.compiler.is_compiling() or calls.way is Way.PLAIN:
             return self.update_output(input)
         return self._protocol(input)
+
+    def node(self, parents: Sequence[Node]) -> Node:
+        """A node of a graph with this module, which gets these nodes' values: what calling it on nodes makes."""
+        return Node(self, parents)
+
+    def __neg__(self) -> Node:
+        """``-module``: a node without inputs, to begin a chain ``-module - another - ...`` with."""
+        return Node(self)
 
     def backward(self, input: Any, grad_output: Any, scale: float = 1.0) -> Any:
         """Goes back over the last forward: keeps ``grad_input``, adds to the parameters' ``.grad``.
@@ -229,6 +238,12 @@ class Criterion(Stateful):
         if torch.compiler.is_compiling() or calls.way is Way.PLAIN:
             return self.update_output(input, target)
         return self._protocol(input, target)
+
+    def node(self, parents: Sequence[Node]) -> Node:
+        """A node of a graph whose value is this loss of two nodes' values."""
+        from .graph import ModuleFromCriterion
+
+        return Node(ModuleFromCriterion(self), parents)
 
     def backward(self, input: Any, target: Any = None) -> Kept:
         """The gradient of the loss with respect to the input, kept in ``grad_input``.

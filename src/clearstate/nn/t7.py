@@ -20,14 +20,14 @@ from ..formats import t7
 from ..formats.t7.classes import ClassEntry, entry_for, lookup, snake_case
 from ..formats.t7.clear import LINKED, fresh_value
 from ..formats.t7.data import Held
-from ..formats.t7.objects import Boolean, Value, storage_of
+from ..formats.t7.objects import Boolean, Value, element_type, numeric_class, storage_of
 from ..formats.t7.survey import Path, Place
 from ..roles import Role
 from . import stateful
 from .fields import Field, Form
 from .opaque import Opaque
 from .ownership import adopt, mapped, tensors
-from .stateful import Stateful
+from .stateful import KEPT, Stateful
 
 Unknown = Literal["error", "keep"]
 
@@ -180,6 +180,10 @@ def read_module(module: Stateful, obj: t7.Object, reading: _Reading) -> None:
     entry = lookup(obj.typename)
     kind = fields.pop("_type", None)
     own["cuda_file"] = isinstance(kind, str) and kind.startswith("torch.Cuda")
+    own["file_type"] = kind if isinstance(kind, str) else None
+    if isinstance(kind, str) and numeric_class(kind):
+        dtype = torch.from_numpy(np.empty(0, element_type(kind))).dtype
+        own.update({name: mapped(own[name], lambda t: t.to(dtype)) for name in KEPT})
     own["has_train"] = "train" in fields
     own["training"] = fields.pop("train", True) not in (False, 0)
     own["extra"] = {}
@@ -430,11 +434,12 @@ def write_module(module: Stateful, obj: t7.Object, writing: _Writing) -> None:
 
 
 def _tensor_type(module: Stateful, writing: _Writing) -> str:
-    own = (*module.parameters(), *module.buffers())
+    """The class of a module's tensors: what ``_type`` says in a file."""
+    own = (*module.parameters(), *module.buffers(), *tensors([module.output, module.grad_input]))
     tensor = next((t for t in own if t.is_floating_point()), None)
-    if tensor is None and isinstance(module.output, Tensor):
-        tensor = module.output
-    return writing.typename(torch.empty(0) if tensor is None or not tensor.is_floating_point() else tensor)
+    if tensor is None and module.__dict__.get("file_type"):
+        return str(module.__dict__["file_type"])
+    return writing.typename(torch.empty(0) if tensor is None else tensor)
 
 
 def _written(module: Stateful, field: Field, writing: _Writing) -> Value:

@@ -6,6 +6,7 @@ views overlap in the same elements. Where the bytes lie in a storage, and in wha
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
@@ -45,6 +46,13 @@ def compare(a: Value, b: Value, ignoring: Collection[Role] = ()) -> list[Differe
         return _Comparison({*ignoring, Role.TRANSIENT}).run(a, b)
 
 
+Keyed = dict[int, tuple[Edge, Edge]]
+"""The entries of a table that are keyed by objects: the edges to key and value, by the key's identity."""
+
+LOOKED_AT = 64
+"""How many tables are searched for one whose keys have all been met."""
+
+
 class _Comparison:
     def __init__(self, ignoring: Collection[Role]) -> None:
         self.ignoring = ignoring
@@ -52,11 +60,15 @@ class _Comparison:
         self.partner: dict[int, Value] = {}
         self.partner_back: dict[int, Value] = {}
         self.tensors: list[tuple[Tensor | Storage, Tensor | Storage, Path | None, Role]] = []
+        self.keyed: deque[tuple[Path | None, Keyed, Keyed]] = deque()
 
     def run(self, a: Value, b: Value) -> list[Difference]:
         start = Edge(None, None, None, None, "")
         stack: list[tuple[Path | None, Edge, Edge]] = [(None, start._replace(value=a), start._replace(value=b))]
-        while stack:
+        while stack or self.keyed:
+            if not stack:
+                stack = list(self._below_object_keys(*self._next_keyed()))
+                continue
             path, left, right = stack.pop()
             if self._pair(path, left, right):
                 stack.extend(reversed(list(self._below(path, left, right))))
@@ -107,25 +119,36 @@ class _Comparison:
         for key, edge in theirs.items():
             if key not in ours:
                 self._differ(path_below(path, key), "missing in the first", edge.role)
-        yield from self._below_object_keys(path, our_keys, their_keys)
+        if our_keys or their_keys:
+            self.keyed.append((path, our_keys, their_keys))
 
-    def _below_object_keys(
-        self, path: Path | None, ours: dict[int, tuple[Edge, Edge]], theirs: dict[int, tuple[Edge, Edge]]
-    ) -> Iterator[tuple[Path, Edge, Edge]]:
-        """Entries whose key is an object: those already paired go together, the others in file order."""
+    def _next_keyed(self) -> tuple[Path | None, Keyed, Keyed]:
+        """A table keyed by objects that have all been met elsewhere; where there seems to be none, any."""
+        for _ in range(min(len(self.keyed), LOOKED_AT)):
+            if all(number in self.partner for number in self.keyed[0][1]):
+                break
+            self.keyed.rotate(-1)
+        return self.keyed.popleft()
+
+    def _below_object_keys(self, path: Path | None, ours: Keyed, theirs: Keyed) -> Iterator[tuple[Path, Edge, Edge]]:
+        """Entries whose key is an object: those already paired go together, the others in file order.
+
+        Lua's tables have no order of their own, so these come last, when most keys were met elsewhere.
+        """
         if len(ours) != len(theirs):
             self._differ(path, f"{len(ours)} entries keyed by objects in one, {len(theirs)} in the other", None)
             return
         paired = {i: id(self.partner[i]) for i in ours if i in self.partner and id(self.partner[i]) in theirs}
-        rest = iter([i for i in theirs if i not in set(paired.values())])
+        taken = set(paired.values())
+        rest = iter([i for i in theirs if i not in taken])
         for number, entry in ours.items():
             match = theirs[paired[number] if number in paired else next(rest)]
             for x, y in zip(entry, match, strict=True):
                 yield path_below(path, "<key>" if x is entry[0] else "<value>"), x, y
 
-    def _edges(self, edge: Edge) -> tuple[dict[Value, Edge], dict[int, tuple[Edge, Edge]]]:
+    def _edges(self, edge: Edge) -> tuple[dict[Value, Edge], Keyed]:
         plain: dict[Value, Edge] = {}
-        keyed: dict[int, tuple[Edge, Edge]] = {}
+        keyed: Keyed = {}
         key_edge: Edge | None = None
         for below in edges(edge.value, edge.entry, edge.prefix, edge.role):
             if below.key == "<key>" and below.table is None:

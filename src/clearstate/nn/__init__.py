@@ -1,5 +1,6 @@
 from .container import Container, Sequential
 from .containers import Concat, ConcatTable, DataParallelTable, DepthConcat, MapTable, Parallel, ParallelTable
+from .decorators import Bottle, Decorator, NaN, Profile, WeightNorm
 from .linear import Bilinear, Linear, LinearWeightNorm, PartialLinear
 from .activation import (
     Abs,
@@ -108,3 +109,34 @@ from .nodes import Node
 from .distance import Cosine, CosineDistance, DotProduct, Euclidean, PairwiseDistance, WeightedEuclidean
 from .lookup import Kmeans, LookupTable
 from .sparse import IndexLinear, SparseLinear
+from .watching import PrintSize, ZeroGrad
+from .criterions import (
+    AbsCriterion,
+    DistKLDivCriterion,
+    L1Cost,
+    MSECriterion,
+    MultiCriterion,
+    ParallelCriterion,
+    SmoothL1Criterion,
+    SpatialAutoCropMSECriterion,
+    WeightedMSECriterion,
+)
+from .classification import (
+    BCECriterion,
+    ClassNLLCriterion,
+    ClassSimplexCriterion,
+    CrossEntropyCriterion,
+    MultiLabelSoftMarginCriterion,
+    SpatialClassNLLCriterion,
+)
+from .margin import (
+    CosineEmbeddingCriterion,
+    DistanceRatioCriterion,
+    HingeEmbeddingCriterion,
+    L1HingeEmbeddingCriterion,
+    MarginCriterion,
+    MarginRankingCriterion,
+    MultiLabelMarginCriterion,
+    MultiMarginCriterion,
+    SoftMarginCriterion,
+)

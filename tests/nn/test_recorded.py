@@ -28,12 +28,16 @@ def test_the_protocol_gives_torch7s_output_and_gradients(name: str) -> None:
     recorded = read(name)
     module = recorded.module
     if isinstance(module, Criterion):
-        assert_close(module.forward(recorded.input, recorded.target), recorded.output, "output")
-        assert_close(module.backward(recorded.input, recorded.target), recorded.grad_input, "grad_input")
+        assert_close(module.forward(recorded.input, recorded.target), recorded.output, "output", recorded.within)
+        assert_close(
+            module.backward(recorded.input, recorded.target), recorded.grad_input, "grad_input", recorded.within
+        )
         return
     module.zero_grad_parameters()
-    assert_close(module.forward(recorded.input), recorded.output, "output")
-    assert_close(module.backward(recorded.input, recorded.grad_output), recorded.grad_input, "grad_input")
+    assert_close(module.forward(recorded.input), recorded.output, "output", recorded.within)
+    assert_close(
+        module.backward(recorded.input, recorded.grad_output), recorded.grad_input, "grad_input", recorded.within
+    )
     assert_close([p.grad for p in module.parameters()], unique_parameters(recorded), "parameter gradients")
 
 
@@ -58,7 +62,7 @@ def test_plain_autograd_gives_torch7s_output_and_gradients(name: str) -> None:
     else:
         output = module(input)
         weights = list(tensors(recorded.grad_output))
-    assert_close(output, recorded.output, "output")
+    assert_close(output, recorded.output, "output", recorded.within)
     pairs = [
         (o, w.reshape(o.shape).to(o.dtype)) for o, w in zip(tensors(output), weights, strict=True) if o.requires_grad
     ]
@@ -71,7 +75,7 @@ def test_plain_autograd_gives_torch7s_output_and_gradients(name: str) -> None:
     filled = [torch.zeros_like(s) if g is None else g for s, g in zip(sources, grads, strict=True)]
     floating = [t for t in tensors(recorded.grad_input) if t.is_floating_point()]
     if recorded.grad_input != []:  # what Torch7 does not compute, autograd does
-        assert_close(filled[: len(leaves)], floating if leaves else [], "gradient of the input")
+        assert_close(filled[: len(leaves)], floating if leaves else [], "gradient of the input", recorded.within)
     if not isinstance(module, Criterion):
         assert_close(filled[len(leaves) :], unique_parameters(recorded), "parameter gradients")
     assert not list(tensors(module.output)) or not any(t.numel() for t in tensors(module.output))

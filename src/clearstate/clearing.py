@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Literal, TypeVar, cast
 
 from .errors import ClearstateError
-from .inspecting import open_path
+from .inspecting import is_module, open_path
 from .inventory import Inventory
 from .roles import DROPPED_BY_DEFAULT, Role
 
@@ -53,13 +53,14 @@ def _role(word: Role | str) -> Role:
         raise ValueError(f"{word!r} is no role; the roles are {', '.join(map(str, Role))}") from None
 
 
-def clear_state(model: T, *, drop: Roles = (), keep: Roles = ()) -> T:
+def clear_state(model: T, *, drop: Roles = (), keep: Roles = (), collect: bool = False) -> T:
     """Drops what work left behind on a model, in place, and returns the model.
 
     Args:
-        model: an object graph that `clearstate.formats.t7.load` returned.
+        model: a module of `clearstate.nn`, or an object graph that `clearstate.formats.t7.load` returned.
         drop: roles to drop besides the default ones: ``gradient``, ``code``.
         keep: default roles to leave: ``optimizer``, ``slack``, ...
+        collect: for modules: also collect garbage, and give the device's cached memory back.
 
     Raises:
         TypeError: the argument is nothing that clearstate clears; says which function takes it.
@@ -78,7 +79,12 @@ def clear_state(model: T, *, drop: Roles = (), keep: Roles = ()) -> T:
         return model
     if isinstance(model, str | os.PathLike):
         raise TypeError(f"clear_state takes a model; for a file call clear_file({str(model)!r}, ...)")
-    raise TypeError(f"clear_state takes an object graph of clearstate.formats.t7, not {_named(model)}")
+    if is_module(model):
+        from .nn.clearing import clear
+
+        clear(cast(Any, model), dropped, collect=collect)
+        return model
+    raise TypeError(f"clear_state takes a module or an object graph of clearstate.formats.t7, not {_named(model)}")
 
 
 def _named(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import FormatError
@@ -13,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def inspect(what: Any, *, long_size: Literal[4, 8] | None = None) -> Inventory:
-    """The `Inventory` of a file or an object graph.
+    """The `Inventory` of a file, an object graph, or a live module.
 
     Args:
-        what: the path of a Torch7 file, or an object graph that `clearstate.formats.t7.load` returned.
+        what: the path of a Torch7 file, an object graph that `clearstate.formats.t7.load` returned, or a module.
         long_size: bytes of a C ``long`` in the file; found out unless given.
 
     Raises:
@@ -35,7 +36,23 @@ def inspect(what: Any, *, long_size: Literal[4, 8] | None = None) -> Inventory:
         return t7.inspect_file(open_path(what, long_size=long_size))
     if isinstance(what, t7.Object | t7.Table | t7.Tensor | t7.Storage | t7.Function):
         return t7.inspect(what, getattr(what, "typename", "table"))
-    raise TypeError(f"inspect takes a file's path or an object graph of clearstate.formats.t7, not {type(what)!r}")
+    if is_module(what):
+        from .nn.inventory import inspect as inspect_module
+
+        return inspect_module(what)
+    raise TypeError(
+        f"inspect takes a file's path, an object graph of clearstate.formats.t7 or a module, not {type(what)!r}"
+    )
+
+
+def is_module(value: Any) -> bool:
+    """Whether a value is a ``torch.nn.Module``; torch is not imported to find out.
+
+    >>> is_module(3)
+    False
+    """
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 def open_path(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None = None) -> File:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .inspecting import open_path
+from .inspecting import is_module, open_path
 from .roles import MODEL
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ class Verdict:
 
 
 def verify(a: Any, b: Any) -> Verdict:
-    """Whether two files or object graphs are the same model: structure, parameters, buffers, and their sharing.
+    """Whether two files, object graphs or modules are the same model: structure, parameters, buffers, their sharing.
 
     What work leaves behind is not compared, so a file equals its cleared self. Every element is compared bit for bit.
 
     Args:
-        a: a Torch7 file's path or an object graph.
+        a: a Torch7 file's path, an object graph, or a module of `clearstate.nn`.
         b: the same, of any variant of the format.
 
     Raises:
@@ -55,9 +55,18 @@ def verify(a: Any, b: Any) -> Verdict:
     """
     from .formats import t7
 
-    first, second = (open_path(x).root if isinstance(x, str | os.PathLike) else x for x in (a, b))
-    found = t7.compare(first, second)
+    found = t7.compare(_graph(a), _graph(b))
     return Verdict(tuple(_of(found, model=True)), tuple(_of(found, model=False)))
+
+
+def _graph(what: Any) -> Any:
+    if isinstance(what, str | os.PathLike):
+        return open_path(what).root
+    if is_module(what):
+        from .nn.t7 import to_graph
+
+        return to_graph(what)
+    return what
 
 
 def _of(differences: Iterable[Difference], *, model: bool) -> Iterable[Difference]:

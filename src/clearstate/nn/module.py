@@ -91,6 +91,19 @@ class Module(Stateful):
         """The part of `backward` that adds to the parameters' gradients."""
         self._back(grad_output, scale, inputs=False, parameters=True)
 
+    def acc_update_grad_parameters(self, input: Any, grad_output: Any, learning_rate: float) -> None:
+        """A step of gradient descent on the last forward alone; gradients that are kept stay as they are."""
+        parameters = list(self.parameters())
+        kept = [parameter.grad for parameter in parameters]
+        for parameter in parameters:
+            parameter.grad = None
+        try:
+            self.acc_grad_parameters(input, grad_output)
+            self.update_parameters(learning_rate)
+        finally:
+            for parameter, grad in zip(parameters, kept, strict=True):
+                parameter.grad = grad
+
     def zero_grad_parameters(self) -> None:
         """Sets all gradients to zero; where there is none yet, makes it."""
         for parameter in self.parameters():

@@ -1,5 +1,8 @@
+from .composed import CReLU, Maxout
 from .container import Container, Sequential
 from .containers import Concat, ConcatTable, DataParallelTable, DepthConcat, MapTable, Parallel, ParallelTable
+from .conversion import GPU, Convert, Copy, DontCast
+from .criterion_modules import CriterionTable, ModuleCriterion
 from .decorators import Bottle, Decorator, NaN, Profile, WeightNorm
 from .linear import Bilinear, Linear, LinearWeightNorm, PartialLinear
 from .activation import (
@@ -140,3 +143,5 @@ from .margin import (
     MultiMarginCriterion,
     SoftMarginCriterion,
 )
+from . import utils
+from .trainer import StochasticGradient

@@ -235,8 +235,9 @@ class PartialLinear(Module):
 
     def update_output(self, input: Tensor) -> Tensor:
         expect(input, dims=(2,), size={-1: self.weight.shape[1]})
-        bias = None if self.bias is None else self.bias[0].index_select(0, self.partition)
-        return F.linear(input, self.weight.index_select(0, self.partition), bias)
+        chosen = self.partition.long()
+        bias = None if self.bias is None else self.bias[0].index_select(0, chosen)
+        return F.linear(input, self.weight.index_select(0, chosen), bias)
 
     @classmethod
     def upgrade(cls, fields: dict[Any, Any], version: int | None) -> None:

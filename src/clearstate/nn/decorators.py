@@ -173,6 +173,8 @@ class WeightNorm(Decorator):
 
     def loaded(self) -> None:
         self._take_weight_out()
+        for name in ("v", "g", "bias"):  # in Torch7's order
+            self._parameters[name] = self._parameters.pop(name)
         if self.weight_size is None:
             self.weight_size = self.view_out
 

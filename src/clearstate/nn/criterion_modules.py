@@ -1,0 +1,97 @@
+"""Between modules and criterions: a criterion that stands in a net, and one whose input a module changes first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .checks import expect_table
+from .fields import plain
+from .module import Criterion, Module
+
+
+class CriterionTable(Module):
+    """A criterion as a module of a net: ``[input, target]`` in, the loss out.
+
+    Only the input gets a gradient; the target's is zero. Follows Torch7's ``nn/CriterionTable.lua``.
+
+    >>> import clearstate.nn as nn
+    >>> class Difference(nn.Criterion):
+    ...     def update_output(self, input, target):
+    ...         return (input - target).abs().sum()
+    >>> net = CriterionTable(Difference())
+    >>> net([torch.ones(2), torch.zeros(2)]), net.forward([torch.ones(2), torch.zeros(2)])
+    (tensor(2.), 2.0)
+    """
+
+    fields = plain("criterion")
+    criterion: Criterion
+
+    def __init__(self, criterion: Criterion) -> None:
+        super().__init__()
+        self.criterion = criterion
+
+    def update_output(self, input: Any) -> Any:
+        expect_table(input, 2)
+        return self.criterion(*input)
+
+    def as_output(self, result: Any) -> Any:
+        return self.criterion.as_output(result)
+
+
+class ModuleCriterion(Criterion):
+    """A criterion whose input, or target, a module changes first.
+
+    Args:
+        criterion: the criterion.
+        input_module: what the input goes through.
+        target_module: what the target goes through; no gradient goes through it.
+        cast_target: whether ``target_module`` is converted to another type with the rest.
+
+    Follows Torch7's ``nn/ModuleCriterion.lua``.
+
+    >>> import clearstate.nn as nn
+    >>> class Difference(nn.Criterion):
+    ...     def update_output(self, input, target):
+    ...         return (input - target).abs().sum()
+    >>> ModuleCriterion(Difference(), nn.Tanh())(torch.zeros(2), torch.ones(2))
+    tensor(2.)
+    """
+
+    fields = plain("criterion inputModule targetModule castTarget")
+    criterion: Criterion
+    input_module: torch.nn.Module | None
+    target_module: torch.nn.Module | None
+    cast_target: bool = True
+
+    def __init__(
+        self,
+        criterion: Criterion,
+        input_module: torch.nn.Module | None = None,
+        target_module: torch.nn.Module | None = None,
+        cast_target: bool = True,
+    ) -> None:
+        super().__init__()
+        self.criterion = criterion
+        self.input_module = input_module
+        self.target_module = target_module
+        self.cast_target = cast_target
+
+    def update_output(self, input: Any, target: Any = None) -> Any:
+        if self.input_module is not None:
+            input = self.input_module(input)
+        if self.target_module is not None:
+            with torch.no_grad():
+                target = self.target_module(target)
+        return self.criterion(input, target)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ModuleCriterion:
+        kept = None if self.cast_target else self._modules.pop("target_module", None)
+        try:
+            return super()._apply(fn, recurse)
+        finally:
+            if kept is not None:
+                self._modules["target_module"] = kept

@@ -421,7 +421,11 @@ def write_module(module: Stateful, obj: t7.Object, writing: _Writing) -> None:
         state[_key(name)] = writing.value(value)
     if module.__dict__.get("has_train", True) or not module.training:
         state["train"] = module.training
-    transient = [(name, fresh) for name, fresh in (entry.transient if entry else {}).items() if "." not in name]
+    transient = [
+        (name, fresh)
+        for name, fresh in (entry.transient if entry else {}).items()
+        if "." not in name and name != "modules"  # written with its children above
+    ]
     for name, fresh in sorted(transient, key=lambda field: field[1].left in LINKED):
         held = getattr(module, snake_case(name), None)
         if isinstance(held, int | float) or any(t.numel() for t in tensors(held)):

@@ -44,9 +44,16 @@ class Container(Module):
         return children[index]
 
     def insert(self: C, module: torch.nn.Module, index: int | None = None) -> C:
-        """Puts a child at an index (at the end unless given); the later ones move up."""
+        """Puts a child at an index (at the end unless given); the later ones move up.
+
+        Raises:
+            IndexError: the index is beyond the ends.
+        """
         children = self.children_list()
-        children.insert(len(children) if index is None else index, module)
+        place = len(children) if index is None else index
+        if not -len(children) <= place <= len(children):
+            raise IndexError(f"{self.typename} has {len(children)} modules: none can be put at {index}")
+        children.insert(place, module)
         return self.renew(children)
 
     def remove(self, index: int = -1) -> torch.nn.Module:
@@ -97,10 +104,10 @@ class Container(Module):
 
 
 def sequence(module: Container) -> str:
-    """A container printed as a chain, as Torch7 prints ``nn.Sequential``."""
+    """A container printed as a chain, as Torch7 prints ``nn.Sequential``, and classes made of it under that name."""
     children = module.children_list()
     arrows = "".join(f" -> ({i})" for i in range(1, len(children) + 1))
-    lines = [f"{module.typename} {{", f"  [input{arrows} -> output]"]
+    lines = ["nn.Sequential {", f"  [input{arrows} -> output]"]
     lines += [f"  ({i}): {indented(child, '  ')}" for i, child in enumerate(children, 1)]
     return "\n".join([*lines, "}"])
 

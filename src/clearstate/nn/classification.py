@@ -11,13 +11,13 @@ from torch import Tensor
 
 from .activation import LogSoftMax, Sigmoid
 from .checks import expect
-from .criterions import Averaged, MSECriterion, expect_alike
-from .fields import Fields, plain
+from .criterions import MSECriterion, _Averaged, expect_alike
+from .fields import plain
 from .module import Criterion
 from .tape import describe
 
 
-class Weighted(Averaged):
+class _Weighted(_Averaged):
     """A loss with a weight for each class, or for each element of a sample; ``None`` where all count the same."""
 
     weights: Tensor | None
@@ -70,7 +70,7 @@ def likelihood(
     return loss / torch.where(total == 0, 1, total)
 
 
-class ClassNLLCriterion(Weighted):
+class ClassNLLCriterion(_Weighted):
     """Minus the log-probability of the class due.
 
     Shapes: ``classes`` or ``batch x classes`` log-probabilities; a class number or ``batch`` of them. Follows Torch7's
@@ -89,7 +89,7 @@ class ClassNLLCriterion(Weighted):
     ValueError: expected classes from 0 to 1, got 2
     """
 
-    fields: Fields = plain("", ignoreIndex="ignore_number")
+    fields = plain("", ignoreIndex="ignore_number")
     ignore_number = -100
     """``ignore_index`` as files have it: from 1, and 0 or negative for one that is no class."""
 
@@ -115,7 +115,7 @@ class ClassNLLCriterion(Weighted):
         return likelihood(batch, classes.reshape(-1), self.weights, self.size_average, self.ignore_index)
 
 
-class SpatialClassNLLCriterion(Weighted):
+class SpatialClassNLLCriterion(_Weighted):
     """Minus the log-probability of the class due, at each place of a picture.
 
     Shapes: ``batch x classes x height x width`` log-probabilities; ``batch x height x width`` class numbers. Follows
@@ -149,7 +149,7 @@ class CrossEntropyCriterion(Criterion):
     tensor(0.2500)
     """
 
-    fields: Fields = plain("lsm nll", sizeAverage="size_average", oldSizeAverage="size_average")
+    fields = plain("lsm nll", sizeAverage="size_average", oldSizeAverage="size_average")
 
     nll: ClassNLLCriterion
 
@@ -184,8 +184,8 @@ class CrossEntropyCriterion(Criterion):
 class ClassSimplexCriterion(MSECriterion):
     """The squared difference of the input and the corner of a simplex that stands for the class due.
 
-    Shapes: ``n_classes`` or ``batch x n_classes`` in; a class number or ``batch`` of them. The corners, ``simplex``, are
-    ``n_classes x n_classes``, of length 1 and all as far from each other. Follows Torch7's
+    Shapes: ``n_classes`` or ``batch x n_classes`` in; a class number or ``batch`` of them. The corners, ``simplex``,
+    are ``n_classes x n_classes``, of length 1 and all as far from each other. Follows Torch7's
     ``nn/ClassSimplexCriterion.lua``.
 
     >>> criterion = ClassSimplexCriterion(3)
@@ -195,7 +195,7 @@ class ClassSimplexCriterion(MSECriterion):
     tensor([0, 1, 2])
     """
 
-    fields: Fields = plain("nClasses")
+    fields = plain("nClasses")
     simplex: Tensor
 
     def __init__(self, n_classes: int) -> None:
@@ -225,7 +225,7 @@ class ClassSimplexCriterion(MSECriterion):
         return self.get_predictions(input).argmax(-1)
 
 
-class BCECriterion(Weighted):
+class BCECriterion(_Weighted):
     """Binary cross-entropy: of probabilities and targets from 0 to 1.
 
     Shapes: of the target, the input's; ``weights`` are as many as a sample has elements. Follows Torch7's
@@ -246,7 +246,7 @@ class BCECriterion(Weighted):
         return self.reduced(losses if self.weights is None else losses * self.weights)
 
 
-class MultiLabelSoftMarginCriterion(Weighted):
+class MultiLabelSoftMarginCriterion(_Weighted):
     """Binary cross-entropy of scores, whose sigmoids are probabilities, and targets 0 or 1, class by class.
 
     Shapes: ``classes`` or ``batch x classes``, the target's too. Follows Torch7's
@@ -260,7 +260,7 @@ class MultiLabelSoftMarginCriterion(Weighted):
     tensor(0.5000)
     """
 
-    fields: Fields = plain("sigmoid")
+    fields = plain("sigmoid")
 
     def __init__(self, weights: Tensor | None = None, size_average: bool = True) -> None:
         super().__init__(weights, size_average)

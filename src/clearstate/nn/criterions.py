@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..formats import t7
 from .checks import expect, expect_table
-from .fields import Fields, plain
+from .fields import plain
 from .module import Criterion
 from .tape import describe
 
@@ -31,10 +31,10 @@ def expect_alike(input: Any, target: Any) -> None:
         )
 
 
-class Averaged(Criterion):
+class _Averaged(Criterion):
     """A loss that is a sum over elements or samples: ``size_average`` says whether it is divided by their number."""
 
-    fields: Fields = plain("sizeAverage")
+    fields = plain("sizeAverage")
     size_average = True
 
     @property
@@ -47,7 +47,7 @@ class Averaged(Criterion):
         return losses.mean() if self.size_average else losses.sum()
 
 
-class AbsCriterion(Averaged):
+class AbsCriterion(_Averaged):
     """The absolute difference of input and target. Follows Torch7's ``nn/AbsCriterion.lua``.
 
     >>> AbsCriterion()(torch.tensor([1.0, 5.0]), torch.tensor([2.0, 2.0]))
@@ -64,7 +64,7 @@ class AbsCriterion(Averaged):
         return self.reduced(torch.where(difference >= 0, difference, -difference))
 
 
-class MSECriterion(Averaged):
+class MSECriterion(_Averaged):
     """The squared difference of input and target. Follows Torch7's ``nn/MSECriterion.lua``.
 
     >>> MSECriterion()(torch.tensor([1.0, 5.0]), torch.tensor([2.0, 2.0]))
@@ -109,8 +109,8 @@ class WeightedMSECriterion(MSECriterion):
 class SpatialAutoCropMSECriterion(MSECriterion):
     """The squared difference of the input and the middle of the target.
 
-    Shapes: ``planes x height x width`` or ``batch x planes x height x width``; the target's height and width are not less
-    than the input's. Follows Torch7's ``nn/SpatialAutoCropMSECriterion.lua``.
+    Shapes: ``planes x height x width`` or ``batch x planes x height x width``; the target's height and width are not
+    less than the input's. Follows Torch7's ``nn/SpatialAutoCropMSECriterion.lua``.
 
     >>> target = torch.zeros(1, 3, 3)
     >>> target[0, 1, 1] = 2
@@ -128,7 +128,7 @@ class SpatialAutoCropMSECriterion(MSECriterion):
         return super().update_output(input, target[..., top : top + height, left : left + width].contiguous())
 
 
-class SmoothL1Criterion(Averaged):
+class SmoothL1Criterion(_Averaged):
     """Half the squared difference of input and target where it is below 1, else the difference less a half.
 
     Follows Torch7's ``nn/SmoothL1Criterion.lua``.
@@ -158,7 +158,7 @@ class L1Cost(Criterion):
         return input.abs().sum()
 
 
-class DistKLDivCriterion(Averaged):
+class DistKLDivCriterion(_Averaged):
     """The Kullback-Leibler divergence of the input, log-probabilities, from the target, probabilities.
 
     Follows Torch7's ``nn/DistKLDivCriterion.lua``: the average is over elements, not samples.
@@ -174,10 +174,10 @@ class DistKLDivCriterion(Averaged):
         return self.reduced(torch.where(target > 0, target * (target.log() - input), 0))
 
 
-class Joint(Criterion):
+class _Joint(Criterion):
     """Holds criterions, each with a weight. They count from 0: ``criterion[0]``."""
 
-    fields: Fields = plain("criterions weights")
+    fields = plain("criterions weights")
 
     weights: list[float]
 
@@ -226,7 +226,7 @@ class Joint(Criterion):
         return torch.stack([loss.reshape(()) for loss in losses]).sum()
 
 
-class MultiCriterion(Joint):
+class MultiCriterion(_Joint):
     """Several losses of one input and one target, added up. Follows Torch7's ``nn/MultiCriterion.lua``.
 
     >>> import clearstate.nn as nn
@@ -247,7 +247,7 @@ class MultiCriterion(Joint):
         obj.state["weights"] = t7.Storage.of("torch.DoubleStorage", self.weights)
 
 
-class ParallelCriterion(Joint):
+class ParallelCriterion(_Joint):
     """A loss for each entry of a table, with the target's entry (or all of it: ``repeat_target``), added up.
 
     Follows Torch7's ``nn/ParallelCriterion.lua``.
@@ -258,7 +258,7 @@ class ParallelCriterion(Joint):
     tensor(14.)
     """
 
-    fields: Fields = plain("repeatTarget")
+    fields = plain("repeatTarget")
     repeat_target: bool | None = None
 
     def __init__(self, repeat_target: bool | None = None) -> None:

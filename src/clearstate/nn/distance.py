@@ -29,8 +29,8 @@ def distance(difference: Tensor, p: float, dim: int, least: float) -> Tensor:
     size = difference.abs()
     if p == 1:
         return size.sum(dim)
-    norm = size.detach().norm(p, dim)
-    pull = size.pow(p).sum(dim) / (p * (norm + least) ** (p - 1))
+    norm: Tensor = torch.linalg.vector_norm(size.detach(), p, dim)
+    pull: Tensor = size.pow(p).sum(dim) / (p * (norm + least) ** (p - 1))
     return norm + (pull - pull.detach())
 
 
@@ -74,8 +74,9 @@ class Cosine(_Templates):
 
     def update_output(self, input: Tensor) -> Tensor:
         expect(input, dims=(1, 2), size={-1: self.weight.shape[1]})
-        lengths = self.weight.norm(2, 1) + 1e-12
-        return input @ self.weight.t() / lengths / (input.norm(2, -1, keepdim=True) + 1e-12)
+        rows: Tensor = torch.linalg.vector_norm(self.weight, 2, 1)
+        own: Tensor = torch.linalg.vector_norm(input, 2, -1, keepdim=True)
+        return input @ self.weight.t() / (rows + 1e-12) / (own + 1e-12)
 
 
 class Euclidean(_Templates):
@@ -135,7 +136,8 @@ class WeightedEuclidean(_Templates):
 class DotProduct(Module):
     """The inner product of two vectors, or of each pair of vectors in two batches.
 
-    Shapes: a table of two ``n`` or two ``batch x n`` in, ``1`` or ``batch`` out. Follows Torch7's ``nn/DotProduct.lua``.
+    Shapes: a table of two ``n`` or two ``batch x n`` in, ``1`` or ``batch`` out. Follows Torch7's
+    ``nn/DotProduct.lua``.
 
     >>> DotProduct()([torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])])
     tensor([11.])

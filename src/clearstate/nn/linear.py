@@ -11,9 +11,13 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from .checks import expect, expect_table
+from .container import Sequential
+from .containers import ParallelTable
 from .fields import plain
+from .lookup import LookupTable
 from .module import Module
-from .stateful import CLASSES
+from .simple import Identity
+from .table_arithmetic import MM
 
 
 class Linear(Module):
@@ -87,8 +91,8 @@ class LinearWeightNorm(Linear):
     @property
     def weight(self) -> Tensor:  # type: ignore[override]
         """``g v / |v|``, row by row."""
-        norm = self.v.norm(2, 1, keepdim=True).clamp(min=self.eps)
-        return self.v * (self.g / norm)
+        norm: Tensor = torch.linalg.vector_norm(self.v, 2, 1, keepdim=True)
+        return self.v * (self.g / norm.clamp(min=self.eps))
 
     def reset(self, stdv: float | None = None) -> LinearWeightNorm:
         """Draws a weight and a bias as `Linear` does, and takes ``v`` and ``g`` from the weight."""
@@ -106,7 +110,7 @@ class LinearWeightNorm(Linear):
         """
         with torch.no_grad():
             value = self.weight if weight is None else weight
-            self.g.copy_(value.norm(2, 1, keepdim=True).clamp(min=self.eps))
+            self.g.copy_(torch.linalg.vector_norm(value, 2, 1, keepdim=True).clamp(min=self.eps))
             self.v.copy_(value)
         return self
 
@@ -119,14 +123,17 @@ class LinearWeightNorm(Linear):
         True
         """
         made = cls(linear.weight.shape[1], linear.weight.shape[0], linear.bias is not None).to(linear.weight)
-        return _with_bias_of(made.init_from_weight(linear.weight), linear)
+        made.init_from_weight(linear.weight)
+        _copy_bias(made, linear)
+        return made
 
     def to_linear(self) -> Linear:
         """A `Linear` that computes what this layer does."""
         made = Linear(self.input_size, self.output_size, self.bias is not None).to(self.v)
         with torch.no_grad():
             made.weight.copy_(self.weight)
-        return _with_bias_of(made, self)
+        _copy_bias(made, self)
+        return made
 
     def loaded(self) -> None:
         if "bias" in self._parameters:
@@ -141,18 +148,17 @@ class LinearWeightNorm(Linear):
         return f"{self.typename}({self.input_size} -> {self.output_size}){_without(self.bias)}"
 
 
-def _with_bias_of(layer: Any, other: Linear) -> Any:
-    if other.bias is not None:
+def _copy_bias(layer: Linear, other: Linear) -> None:
+    if layer.bias is not None and other.bias is not None:
         with torch.no_grad():
             layer.bias.copy_(other.bias)
-    return layer
 
 
 class Bilinear(Module):
     """``y_k = x1' W_k x2 + b_k``: of two vectors, in batches.
 
-    Shapes: a table of ``batch x input_size1`` and ``batch x input_size2`` in, ``batch x output_size`` out; ``weight`` is
-    ``output_size x input_size1 x input_size2``. Follows Torch7's ``nn/Bilinear.lua``.
+    Shapes: a table of ``batch x input_size1`` and ``batch x input_size2`` in, ``batch x output_size`` out; ``weight``
+    is ``output_size x input_size1 x input_size2``. Follows Torch7's ``nn/Bilinear.lua``.
 
     >>> Bilinear(3, 4, 2)([torch.ones(5, 3), torch.ones(5, 4)]).shape
     torch.Size([5, 2])
@@ -254,11 +260,10 @@ class PartialLinear(Module):
         state = obj.state
         for name in ("weight", "gradWeight"):
             del state[name]
-        lookup: Any = CLASSES["nn.LookupTable"](1, 1)
+        lookup = LookupTable(1, 1)
         lookup.weight = self.weight
-        table = CLASSES["nn.ParallelTable"]().add(CLASSES["nn.Identity"]()).add(lookup)
-        product = CLASSES["nn.MM"](False, True)  # type: ignore[call-arg]
-        state["network"] = writing.value(CLASSES["nn.Sequential"]().add(table).add(product))
+        table = ParallelTable().add(Identity()).add(lookup)
+        state["network"] = writing.value(Sequential().add(table).add(MM(False, True)))
         everything = torch.arange(1, self.outputsize + 1).to(self.weight)
         state["allcolumns"] = writing.value(everything)
         whole = torch.equal(self.partition.cpu(), torch.arange(self.outputsize))

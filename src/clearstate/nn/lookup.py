@@ -144,8 +144,8 @@ class Kmeans(Module):
     """The nearest of ``k`` centres, which are learnt as online k-means learns them.
 
     Shapes: ``batch x dim`` in; out, ``batch`` indices from 0, in the type of ``weight``, which is ``k x dim``. Backward
-    needs no gradient: that of ``weight`` is ``scale`` times the way from the mean of a centre's samples to the centre, that
-    of the input is zero. ``loss`` is the sum of squared distances of the last forward in the protocol,
+    needs no gradient: that of ``weight`` is ``scale`` times the way from the mean of a centre's samples to the centre,
+    that of the input is zero. ``loss`` is the sum of squared distances of the last forward in the protocol,
     ``cluster_sample_count`` how many samples of the last training batch each centre had. Follows Torch7's
     ``nn/Kmeans.lua``.
 
@@ -209,14 +209,14 @@ class Kmeans(Module):
         if not 0 <= self.p <= 1:
             raise ValueError(f"p is from 0 to 1, not {self.p}")
         candidates = max(1, math.ceil((1 - self.p) * len(input)))
-        chosen = input[torch.randint(len(input), (1,)).item()]
+        chosen = input[int(torch.randint(len(input), (1,)))]
         nearest = torch.full_like(input[:, 0], math.inf)
         with torch.no_grad():
             for i in range(self.k):
                 self.weight[i].copy_(chosen)
                 nearest = torch.minimum(nearest, (input - chosen).square().sum(1))
                 farthest = nearest.topk(candidates).indices
-                chosen = input[farthest[torch.randint(candidates, (1,)).item()]]
+                chosen = input[farthest[int(torch.randint(candidates, (1,)))]]
 
     def _expect_samples(self, input: Tensor) -> None:
         expect(input, dims=(2,), size={-1: self.dim})
@@ -225,7 +225,9 @@ class Kmeans(Module):
 
     def update_output(self, input: Tensor) -> Tensor:
         expect(input, dims=(2,), size={-1: self.dim})
-        output, nearest, score = _Nearest.apply(input, self.weight, 1.0 if self.scale is None else self.scale)
+        scale = 1.0 if self.scale is None else self.scale
+        results: tuple[Tensor, ...] = _Nearest.apply(input, self.weight, scale)  # type: ignore[no-untyped-call]
+        output, nearest, score = results
         if self.training:
             with torch.no_grad():
                 ones = torch.ones_like(score)

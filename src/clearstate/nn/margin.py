@@ -9,15 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .checks import expect, expect_table
-from .classification import Weighted, as_classes, expect_classes
-from .criterions import Averaged, expect_alike
+from .classification import _Weighted, as_classes, expect_classes
+from .criterions import _Averaged, expect_alike
 from .distance import cosine
-from .fields import Fields, plain
+from .fields import plain
 from .module import Criterion
 from .tape import describe
 
 
-class MarginCriterion(Averaged):
+class MarginCriterion(_Averaged):
     """How far the input, times a target of 1 or -1, stays below the margin.
 
     Follows Torch7's ``nn/MarginCriterion.lua``.
@@ -26,7 +26,7 @@ class MarginCriterion(Averaged):
     tensor(1.7500)
     """
 
-    fields: Fields = plain("margin")
+    fields = plain("margin")
 
     def __init__(self, margin: float = 1) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class MarginCriterion(Averaged):
         return self.reduced(F.relu(self.margin - input * target.view_as(input)))
 
 
-class SoftMarginCriterion(Averaged):
+class SoftMarginCriterion(_Averaged):
     """``log(1 + exp(-x y))`` for a target ``y`` of 1 or -1. Follows Torch7's ``nn/SoftMarginCriterion.lua``.
 
     >>> SoftMarginCriterion()(torch.zeros(3), torch.ones(3)).exp()
@@ -49,7 +49,7 @@ class SoftMarginCriterion(Averaged):
         return self.reduced(-F.logsigmoid(input * target.view_as(input)))
 
 
-class MultiMarginCriterion(Weighted):
+class MultiMarginCriterion(_Weighted):
     """How far each other class's score, plus the margin, exceeds that of the class due; the mean over classes.
 
     Shapes: ``classes`` or ``batch x classes`` scores; a class number or ``batch`` of them. Follows Torch7's
@@ -64,7 +64,7 @@ class MultiMarginCriterion(Weighted):
     tensor(0.)
     """
 
-    fields: Fields = plain("p margin")
+    fields = plain("p margin")
     p = 1
     margin = 1.0
 
@@ -84,11 +84,11 @@ class MultiMarginCriterion(Weighted):
         return F.multi_margin_loss(batch, classes, self.p, self.margin, self.weights, reduction=self.reduction)
 
 
-class MultiLabelMarginCriterion(Averaged):
+class MultiLabelMarginCriterion(_Averaged):
     """How far each score of a class not due, plus 1, exceeds that of each class due; by the number of classes.
 
-    Shapes: ``classes`` or ``batch x classes`` scores; the target's too: the classes due come first, -1 ends them. Follows
-    Torch7's ``nn/MultiLabelMarginCriterion.lua``.
+    Shapes: ``classes`` or ``batch x classes`` scores; the target's too: the classes due come first, -1 ends them.
+    Follows Torch7's ``nn/MultiLabelMarginCriterion.lua``.
 
     >>> scores, due = torch.tensor([0.1, 0.2, 0.4, 0.8]), torch.tensor([3, 0, -1, -1])
     >>> MultiLabelMarginCriterion()(scores, due)
@@ -111,7 +111,7 @@ def _hinged(distance: Tensor, margin: float, y: Any) -> Tensor:
     return (margin - distance).clamp(min=0) if near else distance
 
 
-class HingeEmbeddingCriterion(Averaged):
+class HingeEmbeddingCriterion(_Averaged):
     """A distance where the target is 1; where it is -1, how far the distance stays below the margin.
 
     Shapes: of the target, the input's; or one number. Follows Torch7's ``nn/HingeEmbeddingCriterion.lua``.
@@ -120,7 +120,7 @@ class HingeEmbeddingCriterion(Averaged):
     tensor(0.5000)
     """
 
-    fields: Fields = plain("margin")
+    fields = plain("margin")
 
     def __init__(self, margin: float = 1) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class L1HingeEmbeddingCriterion(Criterion):
     tensor(3.)
     """
 
-    fields: Fields = plain("margin")
+    fields = plain("margin")
 
     def __init__(self, margin: float = 1) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class L1HingeEmbeddingCriterion(Criterion):
         return _hinged(distance, self.margin, _one(target))
 
 
-class CosineEmbeddingCriterion(Averaged):
+class CosineEmbeddingCriterion(_Averaged):
     """1 less the cosine of two vectors where the target is 1; where it is -1, how far the cosine exceeds the margin.
 
     Shapes: a table of two ``n`` or two ``batch x n``; a number, or ``batch`` of them. Follows Torch7's
@@ -166,7 +166,7 @@ class CosineEmbeddingCriterion(Averaged):
     tensor(1.)
     """
 
-    fields: Fields = plain("margin")
+    fields = plain("margin")
 
     def __init__(self, margin: float = 0) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class CosineEmbeddingCriterion(Averaged):
         return self.reduced(torch.where(losses > 0, losses, losses.detach()))
 
 
-class MarginRankingCriterion(Averaged):
+class MarginRankingCriterion(_Averaged):
     """How far the first input, plus the margin, stays below the second (target 1), or the other way round (-1).
 
     Shapes: a table of two tensors of one element and a number; or of two tensors of one shape, and one such for the
@@ -192,7 +192,7 @@ class MarginRankingCriterion(Averaged):
     tensor(0.5000)
     """
 
-    fields: Fields = plain("margin")
+    fields = plain("margin")
 
     def __init__(self, margin: float = 1) -> None:
         super().__init__()
@@ -201,18 +201,18 @@ class MarginRankingCriterion(Averaged):
     def update_output(self, input: Any, target: Any) -> Tensor:
         first, second = _two(input)
         if not isinstance(target, Tensor):
-            difference = first.reshape(-1)[0] - second.reshape(-1)[0]
-            return (self.margin - target * difference).clamp(min=0)
+            short: Tensor = self.margin - target * (first.reshape(-1)[0] - second.reshape(-1)[0])
+            return short.clamp(min=0)
         expect_alike(first, target)
         loss = (self.margin - target.view_as(first) * (first - second)).clamp(min=0).sum()
         return loss / len(target) if self.size_average else loss
 
 
-class DistanceRatioCriterion(Averaged):
+class DistanceRatioCriterion(_Averaged):
     """``-log(exp(-x) / (exp(-x) + exp(-y)))``: of distances ``x`` of what is alike, and ``y`` of what is not.
 
-    Shapes: a table of two tensors of one shape; there is no target; the average is over the first size. Follows Torch7's
-    ``nn/DistanceRatioCriterion.lua``.
+    Shapes: a table of two tensors of one shape; there is no target; the average is over the first size. Follows
+    Torch7's ``nn/DistanceRatioCriterion.lua``.
 
     >>> DistanceRatioCriterion()([torch.ones(3, 1), torch.ones(3, 1)]).exp()
     tensor(2.)

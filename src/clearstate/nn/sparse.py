@@ -38,6 +38,7 @@ class _Sparse(Module):
     """What both layers do: ``do_grad_input`` says whether ``grad_input`` is computed, for all features."""
 
     do_grad_input = False
+    weight_decay = 0.0
     weight: Tensor
     bias: Tensor
 
@@ -49,6 +50,12 @@ class _Sparse(Module):
         torch.nn.init.uniform_(self.bias, -bound * 1e-6, bound * 1e-6)
         return self
 
+    def _decayed_weight(self) -> Tensor:
+        if not self.weight_decay:
+            return self.weight
+        decayed: Tensor = _Decayed.apply(self.weight, self.weight_decay)  # type: ignore[no-untyped-call]
+        return decayed
+
     def _noted(self, output: Tensor) -> Tensor:
         """The output; in the protocol, backward notes what it is given, which `grad_input` is computed from."""
         if (
@@ -58,7 +65,7 @@ class _Sparse(Module):
             and output.requires_grad
         ):
             own = self.__dict__
-            output.register_hook(lambda grad: own.__setitem__("_grad_output", grad.detach()))
+            output.register_hook(lambda grad: own.__setitem__("_grad_output", grad.detach()))  # type: ignore[no-untyped-call]
         return output
 
     def _keep_grad_input(self, grads: Any) -> None:
@@ -89,7 +96,6 @@ class SparseLinear(_Sparse):
     """
 
     fields = plain("weightDecay doGradInput")
-    weight_decay = 0.0
 
     def __init__(self, input_size: int, output_size: int, do_grad_input: bool = False) -> None:
         super().__init__()
@@ -111,7 +117,7 @@ class SparseLinear(_Sparse):
         counts = torch.tensor([len(sample) for sample in samples], device=pairs.device)
         features = pairs[:, 0].long()
         _expect_features(features, self.weight.shape[1])
-        weight = _Decayed.apply(self.weight, self.weight_decay) if self.weight_decay else self.weight
+        weight = self._decayed_weight()
         output = _summed(weight.t(), features, pairs[:, 1], counts) + self.bias
         return self._noted(output[0] if samples is not input else output)
 
@@ -132,11 +138,11 @@ class SparseLinear(_Sparse):
 class IndexLinear(_Sparse):
     """A linear layer for inputs that are mostly zero, given as keys (indices of features) and values.
 
-    Shapes: a table of ``keys`` and ``values`` in, where both are tensors of one dimension (one sample: ``n_output`` out) or
-    tables of such (a batch: ``batch x n_output`` out); or of all keys, all values, and the number of keys of each sample.
-    ``weight`` is ``n_input x n_output``. With ``normalize``, it has four more columns before these: the largest value of
-    the feature that training has seen, 1 by that, 1, and a learnt bias of the feature; values are divided by the
-    first, and at most 1. Follows Torch7's ``nn/IndexLinear.lua``.
+    Shapes: a table of ``keys`` and ``values`` in, where both are tensors of one dimension (one sample: ``n_output`` out)
+    or tables of such (a batch: ``batch x n_output`` out); or of all keys, all values, and the number of keys of each
+    sample. ``weight`` is ``n_input x n_output``. With ``normalize``, it has four more columns before these: the largest
+    value of the feature that training has seen, 1 by that, 1, and a learnt bias of the feature; values are divided by
+    the first, and at most 1. Follows Torch7's ``nn/IndexLinear.lua``.
 
     Args:
         input_size: the number of features.
@@ -155,7 +161,6 @@ class IndexLinear(_Sparse):
     """
 
     fields = plain("inputSize outputSize normalize weightDecay doGradInput offset")
-    weight_decay = 0.0
     normalize = 0
     """How many columns the weight has before those of the output: 4 or 0."""
     offset = -1
@@ -201,7 +206,7 @@ class IndexLinear(_Sparse):
         _expect_features(keys, self.weight.shape[0])
         if self.normalize:
             values = self._normalized(keys, values)
-        weight = _Decayed.apply(self.weight, self.weight_decay) if self.weight_decay else self.weight
+        weight = self._decayed_weight()
         output = _summed(weight[:, self.normalize :], keys, values, counts) + self.bias
         return self._noted(output[0] if len(input) == 2 and isinstance(input[0], Tensor) else output)
 

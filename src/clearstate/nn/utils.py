@@ -51,7 +51,7 @@ def recursive_type(param: Any, type: Any, tensor_cache: SharingKept | None = Non
     if isinstance(param, Tensor):
         return convert(param)
     if isinstance(param, torch.nn.Module):
-        return param._apply(convert)
+        return param._apply(convert)  # type: ignore[no-untyped-call]
     for key, value in _items(param):
         param[key] = recursive_type(value, type, convert)
     return param
@@ -278,7 +278,10 @@ def _sized(t1: Any, t2: Tensor) -> Tensor:
         return torch.empty_like(t2, requires_grad=False)
     if t1.shape == t2.shape:
         return t1
-    return t1.resize_(t2.shape) if t1.is_contiguous() else t1.set_(torch.empty_like(t1).resize_(t2.shape))  # type: ignore[no-untyped-call]
+    if t1.is_contiguous():
+        return t1.resize_(t2.shape)
+    t1.data = t1.new_empty(t2.shape)
+    return t1
 
 
 def _become(own: Tensor | None, result: Tensor) -> Tensor:

@@ -58,6 +58,8 @@ class Module(Stateful):
             return self.update_output(input)
         return self._protocol(input)
 
+    _forward = forward
+
     def node(self, parents: Sequence[Node]) -> Node:
         """A node of a graph with this module, which gets these nodes' values: what calling it on nodes makes."""
         return Node(self, parents)
@@ -235,6 +237,8 @@ class Criterion(Stateful):
     Follows Torch7's ``nn/Criterion.lua``.
     """
 
+    has_type = False
+
     def forward(self, input: Any, target: Any = None) -> Any:
         """The loss, kept in ``output``.
 
@@ -251,6 +255,8 @@ class Criterion(Stateful):
         if torch.compiler.is_compiling() or calls.way is Way.PLAIN:
             return self.update_output(input, target)
         return self._protocol(input, target)
+
+    _forward = forward
 
     def node(self, parents: Sequence[Node]) -> Node:
         """A node of a graph whose value is this loss of two nodes' values."""

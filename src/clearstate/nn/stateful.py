@@ -12,6 +12,12 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.modules.module import (
+    _global_backward_hooks,
+    _global_backward_pre_hooks,
+    _global_forward_hooks,
+    _global_forward_pre_hooks,
+)
 
 from ..formats.t7.classes import Fresh, Left, lookup
 from .fields import Fields, merged
@@ -20,6 +26,8 @@ from .ownership import Kept, adopt, emptied, empty, mapped, tensors
 from .tape import Entry, Slice, Tape, Way, accumulate, calls, gradients, leaf
 
 S = TypeVar("S", bound="Stateful")
+
+PLAIN, PROTOCOL = Way.PLAIN, Way.PROTOCOL
 
 CLASSES: dict[str, type[Stateful]] = {}
 """The Python class of each Torch7 class name."""
@@ -32,6 +40,11 @@ class _Constructed(type):
         made = super().__call__(*args, **kwargs)
         made.note_construction()
         return made
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "forward":
+            super().__setattr__("_direct", False)
 
 
 class Stateful(torch.nn.Module, metaclass=_Constructed):
@@ -50,6 +63,12 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
 
     version: ClassVar[int] = 1
     """The class version that Torch7 writes."""
+    _forward: ClassVar[Any] = None
+    """The protocol's ``forward``."""
+    _direct: ClassVar[bool] = True
+    """Whether the class has no other ``forward``: then a call may go to `update_output` at once."""
+    has_type: ClassVar[bool] = True
+    """Whether Torch7's constructor notes the class of the module's tensors, in ``_type``."""
     is_container: ClassVar[bool] = False
     """Whether Torch7's objects of the class always have a table ``modules``."""
 
@@ -64,6 +83,8 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         cls.typename = typename or f"nn.{cls.__name__}"
         cls.transient = tuple(dict.fromkeys(n for c in reversed(cls.__mro__) for n in c.__dict__.get("transient", ())))
         cls.fields = merged(cls)
+        if getattr(cls, "forward", None) is not cls._forward:
+            cls._direct = False
         if (own or typename) and not cls.__name__.startswith("_"):
             CLASSES[cls.typename] = cls
 
@@ -87,17 +108,34 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
             node = as_node(self, inputs)
             if node is not None:
                 return node
-        outer = calls.way
-        if outer is Way.PROTOCOL:
-            calls.way = Way.PLAIN
+        way = calls.way
+        outermost = way is PROTOCOL
+        if outermost:
+            calls.way = PLAIN
         try:
-            return self._call_impl(*inputs, **kwargs)
+            # What PyTorch does for a call, where there is nothing around the forward: hooks, a trace, a compiled form.
+            if (
+                type(way) is Tape
+                or self._forward_hooks
+                or self._forward_pre_hooks
+                or self._backward_hooks
+                or self._backward_pre_hooks
+                or _global_forward_hooks
+                or _global_forward_pre_hooks
+                or _global_backward_hooks
+                or _global_backward_pre_hooks
+                or not self._direct
+                or "forward" in self.__dict__
+                or torch._C._get_tracing_state()
+            ):
+                return self._call_impl(*inputs, **kwargs)
+            return self.update_output(*inputs, **kwargs)
         except Exception as error:
-            _passed(error, self, outer is Way.PROTOCOL)
+            _passed(error, self, outermost)
             raise
         finally:
-            if outer is Way.PROTOCOL:
-                calls.way = outer
+            if outermost:
+                calls.way = PROTOCOL
 
     def update_output(self, *inputs: Any) -> Any:
         """The forward, in differentiable PyTorch operations: all that a layer of your own needs to define."""
@@ -233,6 +271,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         super()._apply(fn, recurse)
         own = self.__dict__
         own.pop("_tape", None)
+        own.pop("file_type", None)
         for name in ("output", "grad_input", *self.transient):
             if name in own:
                 own[name] = adopt(own[name], mapped(own[name], fn))

@@ -401,8 +401,7 @@ def write_module(module: Stateful, obj: t7.Object, writing: _Writing) -> None:
     outer, writing.cuda = writing.cuda, module.__dict__.get("cuda_file", False)
     entry = lookup(module.typename)
     state = obj.state
-    kind = _tensor_type(module, writing)
-    state["_type"] = kind
+    state["_type"] = _tensor_type(module, writing)
     for name in _of_role(entry, Role.PARAMETER, Role.BUFFER, Role.CONSTANT):
         value = getattr(module, snake_case(name), None)
         if value is not None and name not in module.fields:
@@ -428,10 +427,12 @@ def write_module(module: Stateful, obj: t7.Object, writing: _Writing) -> None:
     ]
     for name, fresh in sorted(transient, key=lambda field: field[1].left in LINKED):
         held = getattr(module, snake_case(name), None)
-        if isinstance(held, int | float) or any(t.numel() for t in tensors(held)):
+        if held is not None:
             state[name] = writing.value(held)
-        else:
+        if not isinstance(held, int | float) and not any(t.numel() for t in tensors(held)):
             state[name] = fresh_value(Place(Path(None, name), state, name, Role.TRANSIENT, fresh, obj))
+    if not module.has_type and not module.__dict__.get("file_type"):
+        del state["_type"]
     for name in [n for n, v in state.items() if v is None]:
         del state[name]
     writing.cuda = outer
@@ -439,11 +440,13 @@ def write_module(module: Stateful, obj: t7.Object, writing: _Writing) -> None:
 
 def _tensor_type(module: Stateful, writing: _Writing) -> str:
     """The class of a module's tensors: what ``_type`` says in a file."""
-    own = (*module.parameters(), *module.buffers(), *tensors([module.output, module.grad_input]))
-    tensor = next((t for t in own if t.is_floating_point()), None)
-    if tensor is None and module.__dict__.get("file_type"):
-        return str(module.__dict__["file_type"])
-    return writing.typename(torch.empty(0) if tensor is None else tensor)
+    for held in ((*module.parameters(), *module.buffers()), tensors([module.output, module.grad_input])):
+        tensor = next((t for t in held if t.is_floating_point()), None)
+        if tensor is not None:
+            return writing.typename(tensor)
+        if module.__dict__.get("file_type"):
+            return str(module.__dict__["file_type"])
+    return writing.typename(torch.empty(0))
 
 
 def _written(module: Stateful, field: Field, writing: _Writing) -> Value:

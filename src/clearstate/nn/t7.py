@@ -327,7 +327,16 @@ class _Writing:
     def __init__(self) -> None:
         self.known: dict[tuple[int, bool], tuple[Any, Value]] = {}
         self.storages: dict[tuple[int, str], tuple[Any, t7.Storage]] = {}
+        self.zeros: dict[int, Tensor] = {}
         self.cuda = False
+
+    def gradient(self, parameter: Tensor) -> Value:
+        """A parameter's gradient, zeros where it has none; modules that share a parameter share these too."""
+        if parameter.grad is not None:
+            return self.value(parameter.grad)
+        if id(parameter) not in self.zeros:
+            self.zeros[id(parameter)] = torch.zeros_like(parameter, requires_grad=False)
+        return self.value(self.zeros[id(parameter)])
 
     def value(self, value: Any) -> Value:
         if value is None or isinstance(value, bool | str | bytes | t7.Function):
@@ -409,8 +418,7 @@ def write_module(module: Stateful, obj: t7.Object, writing: _Writing) -> None:
     for name in _of_role(entry, Role.GRADIENT):
         parameter = getattr(module, of_gradient(name), None)
         if isinstance(parameter, Tensor):
-            grad = parameter.grad
-            state[name] = writing.value(torch.zeros_like(parameter, requires_grad=False) if grad is None else grad)
+            state[name] = writing.gradient(parameter)
     for name, field in module.fields.items():
         state[name] = _written(module, field, writing)
     children = [child for _, child in module.children_in_order()]

@@ -59,7 +59,7 @@ def test_modules_are_inserted_replaced_and_removed_anywhere() -> None:
 @pytest.mark.parametrize("index", [4, -5])
 def test_inserting_beyond_the_ends_is_refused(index: int) -> None:
     net = three()
-    with pytest.raises(IndexError, match="nn.Sequential has 3 modules"):
+    with pytest.raises(IndexError, match=r"nn\.Sequential has 3 modules"):
         net.insert(nn.Tanh(), index)
     assert len(net) == 3
 

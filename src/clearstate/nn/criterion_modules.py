@@ -11,6 +11,7 @@ from torch import Tensor
 from .checks import expect_table
 from .fields import plain
 from .module import Criterion, Module
+from .ownership import mapped
 
 
 class CriterionTable(Module):
@@ -36,7 +37,8 @@ class CriterionTable(Module):
 
     def update_output(self, input: Any) -> Any:
         expect_table(input, 2)
-        return self.criterion(*input)
+        prediction, target = input
+        return self.criterion(prediction, mapped(target, Tensor.detach))
 
     def as_output(self, result: Any) -> Any:
         return self.criterion.as_output(result)

@@ -1,4 +1,7 @@
-"""Layers that take tables apart and put them together: their tensors stay as they are."""
+"""Layers that take tables apart and put them together: their tensors stay as they are.
+
+The tables of connections that Torch7 has under this name, ``nn.tables.full`` and its like, are in `connections`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,10 @@ import torch
 from torch import Tensor
 
 from .checks import expect, expect_table
+from .connections import full as full
+from .connections import one_to_one as one_to_one
+from .connections import oneToOne as oneToOne
+from .connections import random as random
 from .fields import index, plain
 from .module import Module
 from .t7 import counted_from_one

@@ -276,3 +276,6 @@ class Convert(Container):
 
     def loaded(self) -> None:
         self.renew([])
+
+    def to_string(self) -> str:
+        return self.typename

@@ -86,7 +86,11 @@ class Bottle(Decorator):
     def to_object(self, obj: t7.Object, writing: Any) -> None:
         super().to_object(obj, writing)
         for name, count in (("inShape", self.n_input_dim), ("outShape", self.n_output_dim)):
-            obj[name] = writing.value(torch.zeros(count, dtype=torch.float64))
+            obj[name] = writing.value(torch.zeros(count, dtype=self._dtype()))
+
+    def _dtype(self) -> torch.dtype:
+        held = (t.dtype for t in (*self.parameters(), *self.buffers()) if t.is_floating_point())
+        return next(held, torch.get_default_dtype())
 
 
 class WeightNorm(Decorator):

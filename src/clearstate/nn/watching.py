@@ -58,16 +58,6 @@ def sizes(value: Any) -> str:
     return "missing size"
 
 
-class _NoGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, input: Tensor) -> Tensor:
-        return input.view_as(input)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return torch.zeros_like(grads[0])
-
-
 class ZeroGrad(Module):
     """Gives what it gets; the gradient that goes back is zero. Follows Torch7's ``nn/ZeroGrad.lua``.
 
@@ -78,5 +68,9 @@ class ZeroGrad(Module):
     """
 
     def update_output(self, input: Any) -> Any:
-        stopped: Any = _NoGradient.apply
-        return mapped(input, lambda t: stopped(t) if t.is_floating_point() else t)
+        return mapped(input, lambda t: _stopped(t) if t.is_floating_point() else t)
+
+
+def _stopped(tensor: Tensor) -> Tensor:
+    """The tensor, with a gradient that is zero rather than none."""
+    return torch.where(tensor.new_zeros((), dtype=torch.bool), tensor, tensor.detach())

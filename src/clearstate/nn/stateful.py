@@ -136,6 +136,8 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         finally:
             if outermost:
                 calls.way = PROTOCOL
+                if calls.at_end:
+                    calls.ended(self)
 
     def update_output(self, *inputs: Any) -> Any:
         """The forward, in differentiable PyTorch operations: all that a layer of your own needs to define."""

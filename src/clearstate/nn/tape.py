@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +31,15 @@ class Way(Enum):
 
 class _Calls(threading.local):
     way: Way | Tape = Way.PROTOCOL
+
+    at_end: tuple[Callable[[Stateful], None], ...] = ()
+    """What is to be done once the outermost plain call has ended, given the module that was called."""
+
+    def ended(self, outermost: Stateful) -> None:
+        """Does what is to be done at the end of a plain call."""
+        todo, self.at_end = self.at_end, ()
+        for end in todo:
+            end(outermost)
 
 
 calls = _Calls()

@@ -79,8 +79,8 @@ def distinct(parameters: list[Tensor], grads: list[Any]) -> list[Tensor]:
     return [grad for _, grad in kept]
 
 
-def read(name: str) -> Recorded:
-    """The case of this name, with the recorded draws of random layers."""
+def read(name: str, *, draws: bool = True) -> Recorded:
+    """The case of this name; random layers give the recorded draws, unless ``draws`` is false."""
     folder = case(name)
     graph = t7.load(folder / "before.t7")
     io = to_live(t7.load(folder / "io.t7"))
@@ -98,7 +98,7 @@ def read(name: str) -> Recorded:
     if short in INDEX_TARGETS:
         target = mapped(target, from_zero) if not isinstance(target, int) else target - 1
     for inner in module.modules():
-        if isinstance(inner, Stateful) and hasattr(inner, "draw"):
+        if draws and isinstance(inner, Stateful) and hasattr(inner, "draw"):
             drawn = mapped(inner.__dict__[inner.transient[0]], lambda t: t.clone())
             inner.draw = lambda *_, drawn=drawn: drawn  # type: ignore[assignment]
     if io.get("train") is not None:

@@ -279,4 +279,4 @@ class Criterion(Stateful):
         return self.backward(input, target)
 
     def as_output(self, result: Any) -> Any:
-        return result.item() if isinstance(result, Tensor) and result.numel() == 1 else result
+        return result.detach().item() if isinstance(result, Tensor) and result.numel() == 1 else result

@@ -263,7 +263,10 @@ class PartialLinear(Module):
         lookup = LookupTable(1, 1)
         lookup.weight = self.weight
         table = ParallelTable().add(Identity()).add(lookup)
-        state["network"] = writing.value(Sequential().add(table).add(MM(False, True)))
+        network = Sequential().add(table).add(MM(False, True)).to(self.weight.dtype).train(self.training)
+        for module in network.modules():
+            module.__dict__["has_train"] = self.__dict__.get("has_train", True)
+        state["network"] = writing.value(network)
         everything = torch.arange(1, self.outputsize + 1).to(self.weight)
         state["allcolumns"] = writing.value(everything)
         whole = torch.equal(self.partition.cpu(), torch.arange(self.outputsize))

@@ -100,7 +100,20 @@ class MultiLabelMarginCriterion(_Averaged):
         expect(target, dims=(input.dim(),), size=dict(enumerate(input.shape)))
         classes = target.long()
         expect_classes(classes, input.shape[-1], -1)
-        return F.multilabel_margin_loss(input, classes, reduction=self.reduction)
+        if not torch.compiler.is_compiling():
+            return F.multilabel_margin_loss(input, classes, reduction=self.reduction)
+        return self.reduced(_label_margins(input, classes))
+
+
+def _label_margins(input: Tensor, classes: Tensor) -> Tensor:
+    """The loss of each sample of `MultiLabelMarginCriterion`, for compilers: PyTorch's own rule for it counts the places
+    after -1 (2.13)."""
+    due = (classes >= 0).cumprod(-1).bool()
+    index = torch.where(due, classes, 0)
+    is_due = torch.zeros_like(input).scatter_add(-1, index, due.to(input.dtype)) > 0
+    margins = F.relu(1 - input.gather(-1, index).unsqueeze(-1) + input.unsqueeze(-2))
+    counted = due.unsqueeze(-1) & ~is_due.unsqueeze(-2)
+    return torch.where(counted, margins, 0).sum((-1, -2)) / input.shape[-1]
 
 
 def _hinged(distance: Tensor, margin: float, y: Any) -> Tensor:

@@ -138,7 +138,7 @@ class SparseLinear(_Sparse):
 class IndexLinear(_Sparse):
     """A linear layer for inputs that are mostly zero, given as keys (indices of features) and values.
 
-    Shapes: a table of ``keys`` and ``values`` in, where both are tensors of one dimension (one sample: ``n_output`` out)
+    Shapes: a table of ``keys`` and ``values`` in, both tensors of one dimension (one sample: ``n_output`` out)
     or tables of such (a batch: ``batch x n_output`` out); or of all keys, all values, and the number of keys of each
     sample. ``weight`` is ``n_input x n_output``. With ``normalize``, it has four more columns before these: the largest
     value of the feature that training has seen, 1 by that, 1, and a learnt bias of the feature; values are divided by

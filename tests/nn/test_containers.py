@@ -313,6 +313,7 @@ def test_containers_compile_without_a_break(kind: str) -> None:
         "Parallel": lambda: (nn.Parallel(0, 0).add(nn.Linear(4, 3)).add(nn.Linear(4, 2)), torch.randn(2, 4)),
         "ParallelTable": lambda: (nn.ParallelTable().add(nn.Tanh()).add(nn.Tanh()), [torch.randn(2), torch.randn(3)]),
     }[kind]()
+    torch._dynamo.reset()  # its limit of compilations is for all tests together
     compiled = torch.compile(net, fullgraph=True, backend="eager")
     got, due = compiled(input), net(input)
     for a, b in zip(*((v if isinstance(v, list) else [v]) for v in (got, due)), strict=True):

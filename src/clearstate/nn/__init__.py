@@ -145,3 +145,43 @@ from .margin import (
 )
 from . import utils
 from .trainer import StochasticGradient
+from .adaptive_pooling import SpatialAdaptiveAveragePooling, SpatialAdaptiveMaxPooling
+from .average_pooling import (
+    FeatureLPPooling,
+    SpatialAveragePooling,
+    SpatialLPPooling,
+    SpatialSubSampling,
+    TemporalSubSampling,
+    VolumetricAveragePooling,
+)
+from .convolution import (
+    SpatialConvolution,
+    SpatialConvolutionLocal,
+    SpatialConvolutionMM,
+    SpatialDepthWiseConvolution,
+    SpatialDilatedConvolution,
+    TemporalConvolution,
+    TemporalRowConvolution,
+    VolumetricConvolution,
+    VolumetricDilatedConvolution,
+)
+from .fractional_pooling import SpatialFractionalMaxPooling, VolumetricFractionalMaxPooling
+from .full_convolution import SpatialFullConvolution, VolumetricFullConvolution
+from .map_convolution import SpatialConvolutionMap, SpatialFullConvolutionMap
+from .padding import (
+    Padding,
+    SpatialReflectionPadding,
+    SpatialReplicationPadding,
+    SpatialZeroPadding,
+    VolumetricReplicationPadding,
+)
+from .pooling import (
+    SpatialDilatedMaxPooling,
+    SpatialMaxPooling,
+    TemporalDynamicKMaxPooling,
+    TemporalMaxPooling,
+    VolumetricDilatedMaxPooling,
+    VolumetricMaxPooling,
+)
+from .resampling import PixelShuffle, SpatialUpSamplingBilinear, SpatialUpSamplingNearest, UpSampling
+from .unpooling import SpatialMaxUnpooling, VolumetricMaxUnpooling

@@ -1,0 +1,94 @@
+"""Poolings whose output has a given size, whatever the input's: the windows are made to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .checks import expect
+from .fields import Fields, plain
+from .module import Module
+
+Windows = list[tuple[int, int]]
+
+
+def windows(size: int, count: int) -> Windows:
+    """Where Torch7's windows begin and end, along one axis.
+
+    It computes them in single precision, so that some are wider by one element than they need to be.
+
+    >>> windows(5, 2), windows(13, 13)[6:8]
+    ([(0, 3), (2, 5)], [(6, 8), (7, 8)])
+    """
+    steps = np.arange(count + 1, dtype=np.float32) / np.float32(count) * np.float32(size)
+    begins, ends = np.floor(steps[:-1]).astype(int), np.ceil(steps[1:]).astype(int)
+    return list(zip(begins.tolist(), np.minimum(ends, size).tolist(), strict=True))
+
+
+def exact(size: int, count: int) -> Windows:
+    """Where PyTorch's windows begin and end."""
+    return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+
+
+class _AdaptivePooling(Module):
+    """``w x h`` windows, as wide as they have to be."""
+
+    fields: ClassVar[Fields] = plain("W H")
+    of_all: ClassVar[Callable[..., Any]]
+    """PyTorch's function for all windows."""
+    of_one: ClassVar[Callable[..., Any]]
+    """PyTorch's function for one."""
+
+    def __init__(self, w: int, h: int) -> None:
+        super().__init__()
+        self.w = w
+        self.h = h
+
+    def update_output(self, input: Tensor) -> Tensor:
+        expect(input, dims=(3, 4))
+        height, width = input.shape[-2:]
+        rows, columns = windows(height, self.h), windows(width, self.w)
+        if rows == exact(height, self.h) and columns == exact(width, self.w):
+            output: Tensor = self.of_all(input, (self.h, self.w))
+            return output
+        lines = [
+            torch.cat([self.of_one(input[..., y:yy, x:xx], (yy - y, xx - x)) for x, xx in columns], -1)
+            for y, yy in rows
+        ]
+        return torch.cat(lines, -2)
+
+    def to_string(self) -> str:
+        return self.typename
+
+
+class SpatialAdaptiveMaxPooling(_AdaptivePooling):
+    """The largest element of each of ``w x h`` windows that cover an image.
+
+    Shapes: ``planes x any x any`` in, ``planes x h x w`` out, or batches of these.
+    Follows Torch7's ``nn/SpatialAdaptiveMaxPooling.lua``.
+
+    >>> SpatialAdaptiveMaxPooling(3, 2)(torch.ones(4, 7, 5)).shape
+    torch.Size([4, 2, 3])
+    """
+
+    of_all = staticmethod(F.adaptive_max_pool2d)
+    of_one = staticmethod(F.max_pool2d)
+
+
+class SpatialAdaptiveAveragePooling(_AdaptivePooling):
+    """The mean of each of ``w x h`` windows that cover an image.
+
+    Shapes: ``planes x any x any`` in, ``planes x h x w`` out, or batches of these.
+    Follows Torch7's ``nn/SpatialAdaptiveAveragePooling.lua``.
+
+    >>> SpatialAdaptiveAveragePooling(3, 2)(torch.ones(4, 7, 5)).shape
+    torch.Size([4, 2, 3])
+    """
+
+    of_all = staticmethod(F.adaptive_avg_pool2d)
+    of_one = staticmethod(F.avg_pool2d)

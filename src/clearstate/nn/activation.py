@@ -410,8 +410,9 @@ class GatedLinearUnit(Module):
 
 def classes_of(input: Tensor) -> int:
     """The dimension that soft maxima go along: a vector's only one, else that of channels."""
-    expect(input, dims=(1, 2, 3, 4))
-    return 1 if input.dim() in (2, 4) else 0
+    if not isinstance(input, Tensor) or not 0 < input.dim() < 5:
+        expect(input, dims=(1, 2, 3, 4))
+    return (input.dim() - 1) % 2
 
 
 class SoftMax(Module):

@@ -12,10 +12,14 @@ from torch.nn import Parameter
 from ..formats import t7
 from .activation import Sqrt, Square, Threshold
 from .checks import expect
+from .connections import one_to_one
 from .container import Sequential
 from .containers import ConcatTable
+from .convolution import SpatialConvolution
 from .fields import plain
+from .map_convolution import SpatialConvolutionMap
 from .module import Module
+from .padding import SpatialZeroPadding
 from .pointwise import Add, CMul, MulConstant
 from .shape import Mean, Replicate
 from .simple import Identity
@@ -85,16 +89,16 @@ class BatchNormalization(Module):
             fields["running_var"] = t7.Tensor.of(variance.astype(inverse.numpy().dtype), inverse.typename)
 
     def update_output(self, input: Tensor) -> Tensor:
-        training = self.training
-        if not isinstance(input, Tensor) or input.dim() != self.n_dim or input.shape[1] != self.running_mean.shape[0]:
+        mean = self.running_mean
+        if not isinstance(input, Tensor) or input.dim() != self.n_dim or input.shape[1] != mean.shape[0]:
             input = self._batch(input)
         return torch.batch_norm(
             input,
             self.weight,
             self.bias,
-            self.running_mean,
+            mean,
             self.running_var,
-            training and input.shape[0] > 1,
+            self.training and input.shape[0] > 1,
             self.momentum,
             self.eps,
             torch.backends.cudnn.enabled,
@@ -150,7 +154,7 @@ class LayerNormalization(Sequential):
     Shapes: ``n_output``, or a batch. Follows Torch7's ``nn/LayerNormalization.lua``: a `Sequential` of other layers.
 
     >>> LayerNormalization(2)(torch.tensor([1.0, 3.0])).detach()
-    tensor([-1.,  1.])
+    tensor([-1.0000,  1.0000])
     """
 
     def __init__(self, n_output: int, bias: float = 0, eps: float = 1e-10, affine: bool = True) -> None:
@@ -252,27 +256,26 @@ def estimator(
     count: int, kernel: Tensor, before: tuple[Module, ...] = (), after: tuple[Module, ...] = ()
 ) -> Sequential:
     """A net that gives, at each place and for each channel, the average around of all channels."""
-    from clearstate import nn
-
     high, wide = kernel.shape[0], kernel.shape[-1]
-    net = Sequential(*before, nn.SpatialZeroPadding(wide // 2, wide // 2, high // 2, high // 2))
+    net = Sequential(*before, SpatialZeroPadding(wide // 2, wide // 2, high // 2, high // 2))
     if kernel.dim() == 2:
-        convolutions = [nn.SpatialConvolution(count, 1, wide, high)]
+        net.add(averaging(SpatialConvolution(count, 1, wide, high), kernel))
     else:
-        own = torch.arange(count).unsqueeze(1).repeat(1, 2)
-        across = nn.SpatialConvolutionMap(own, wide, 1)
-        convolutions = [across, nn.SpatialConvolution(count, 1, 1, high)]
-    with torch.no_grad():
-        for convolution in convolutions:
-            convolution.to(kernel.dtype)
-            weight = convolution.weight
-            weight.copy_(kernel.reshape(-1, 1) if weight.shape[-2:] == (high, 1) else kernel)
-            convolution.bias.zero_()
-            net.add(convolution)
+        net.add(averaging(SpatialConvolutionMap(one_to_one(count), wide, 1), kernel))
+        net.add(averaging(SpatialConvolution(count, 1, 1, high), kernel.unsqueeze(1)))
     net.add(Replicate(count, 0, 3))
     for module in after:
         net.add(module)
     return fixed(net)
+
+
+def averaging(convolution: Module, kernel: Tensor) -> Module:
+    """The convolution with this kernel everywhere, and no bias."""
+    convolution.to(kernel.dtype)
+    with torch.no_grad():
+        for name, parameter in convolution.named_parameters():
+            parameter.copy_(kernel) if name == "weight" else parameter.zero_()
+    return convolution
 
 
 def fixed(net: Sequential) -> Sequential:
@@ -281,7 +284,9 @@ def fixed(net: Sequential) -> Sequential:
         for name, parameter in list(module._parameters.items()):
             if parameter is not None:
                 del module._parameters[name]
-                module.register_buffer(name, parameter.detach())
+                constant = parameter.detach()
+                constant.grad = parameter.grad  # what a file had goes back into it
+                module.register_buffer(name, constant)
     return net
 
 
@@ -346,13 +351,13 @@ class SpatialDivisiveNormalization(_Neighbours):
     Args:
         n_input_plane: number of channels.
         kernel: as for `SpatialSubtractiveNormalization`; a vector is scaled to a sum of 1 over the root of channels.
-        threshold: a root not above this
-        thresval: is taken as this (as ``threshold``).
+        threshold: a root that is not above this (0.0001) is replaced by ``thresval``.
+        thresval: what replaces it (``threshold``).
 
     Shapes: ``channels x height x width``, or a batch. Follows Torch7's ``nn/SpatialDivisiveNormalization.lua``.
 
     >>> SpatialDivisiveNormalization(1, torch.ones(3, 3))(torch.full((1, 2, 2), 7.0))[0, 0]
-    tensor([1.5000, 1.5000])
+    tensor([0.6667, 0.6667])
     """
 
     fields = plain("stdestimator normalizer thresholder threshold thresval")

@@ -46,9 +46,9 @@ def spread(combine: Any, input: Tensor, learned: Tensor) -> Tensor:
     fits = all(a in (1, b) for a, b in zip(learned.shape, input.shape, strict=False))
     if input.dim() == learned.dim() and fits:
         return combine(input, learned)  # type: ignore[no-any-return]
-    if input.dim() == learned.dim() or not input.dim() or input.numel() != len(input) * learned.numel():
+    if input.dim() == learned.dim() or not input.dim() or input.numel() != input.shape[0] * learned.numel():
         raise ValueError(f"expected a tensor of {'x'.join(map(str, learned.shape))}, or a batch, got {describe(input)}")
-    return combine(input.reshape(len(input), -1), learned.reshape(1, -1)).view(input.shape)  # type: ignore[no-any-return]
+    return combine(input.reshape(input.shape[0], -1), learned.reshape(1, -1)).view(input.shape)  # type: ignore[no-any-return]
 
 
 def sizes(given: Sequence[Any]) -> list[int]:
@@ -217,7 +217,7 @@ class Constant(Module):
     def update_output(self, input: Tensor) -> Tensor:
         expect(input)
         if self.n_input_dim is not None and input.dim() > self.n_input_dim:
-            return self.value.expand(len(input), *self.value.shape).clone()
+            return self.value.expand(input.shape[0], *self.value.shape).clone()
         return self.value.clone()
 
 

@@ -143,8 +143,8 @@ class Reshape(Module):
     def update_output(self, input: Tensor) -> Tensor:
         expect(input)
         size, one = self.size, input.numel() == self.nelement
-        whole = not self.batch_mode if self.batch_mode is not None else one and len(input) != 1
-        batch = () if whole else (len(input),)
+        whole = not self.batch_mode if self.batch_mode is not None else one and input.shape[0] != 1
+        batch = () if whole else (input.shape[0],)
         if input.numel() != math.prod((*batch, *size)) and -1 not in size:
             raise ValueError(f"expected a tensor of {self.nelement} elements, or a batch, got {describe(input)}")
         return input.reshape(*batch, *size)
@@ -171,7 +171,7 @@ class Collapse(Module):
 
     def update_output(self, input: Tensor) -> Tensor:
         expect(input)
-        return input.reshape(len(input), -1) if input.dim() > self.n_input_dim else input.reshape(-1)
+        return input.reshape(input.shape[0], -1) if input.dim() > self.n_input_dim else input.reshape(-1)
 
 
 class Squeeze(_Batched):
@@ -197,7 +197,7 @@ class Squeeze(_Batched):
         batch = self.num_input_dims is not None and input.dim() == self.num_input_dims + 1
         if self.dim is not None:
             output = input.squeeze(due_dimension(input, self.dim + (batch and self.dim >= 0)))
-        elif batch and len(input) == 1:
+        elif batch and input.shape[0] == 1:
             return input.squeeze().unsqueeze(0)
         else:
             output = input.squeeze()

@@ -416,8 +416,8 @@ def write_module(module: Stateful, obj: t7.Object, writing: _Writing) -> None:
         if value is not None and name not in module.fields:
             state[name] = writing.value(value)
     for name in _of_role(entry, Role.GRADIENT):
-        parameter = getattr(module, of_gradient(name), None)
-        if isinstance(parameter, Tensor):
+        parameter = module._parameters.get(of_gradient(name))
+        if parameter is not None:
             state[name] = writing.gradient(parameter)
     for name, field in module.fields.items():
         state[name] = _written(module, field, writing)

@@ -411,3 +411,10 @@ def test_a_file_of_an_older_weight_norm_with_its_weight_gives_the_weight_of_v_an
     torch.testing.assert_close(again(x), net(x))
     assert "weight" not in to_graph(again).state
     assert len(list(again.parameters())) == 3
+
+
+def test_weight_norm_over_a_convolution_keeps_the_weights_shape_in_its_gradient_as_torch7_does() -> None:
+    state = to_graph(nn.WeightNorm(nn.SpatialConvolution(3, 4, 2, 2))).state
+    assert (state["v"].size, state["gradV"].size) == ((4, 12), (4, 3, 2, 2))
+    again = to_live(to_graph(nn.WeightNorm(nn.Linear(4, 3), 1)))
+    assert again.v.grad.shape == again.v.shape == (4, 3)

@@ -180,12 +180,17 @@ class WeightNorm(Decorator):
         for name in ("v", "g", "bias"):  # in Torch7's order
             self._parameters[name] = self._parameters.pop(name)
         if self.weight_size is None:
-            self.weight_size = self.view_out
+            self.weight_size = self.view_out[1:]
+            self.weight_size.insert(self.output_dim, self.view_out[0])
 
     def to_object(self, obj: t7.Object, writing: Any) -> None:
         super().to_object(obj, writing)
         for name in ("_norm", "_scale"):
             obj[name] = writing.value(torch.zeros_like(self.g, requires_grad=False))
+        grad = obj["gradV"]
+        if tuple(grad.stride) == (self.view_in[1], 1):  # work leaves it in the weight's shape
+            strides = [math.prod(self.view_out[i + 1 :]) for i in range(len(self.view_out))]
+            obj["gradV"] = t7.Tensor(grad.typename, self.view_out, strides, grad.offset, grad.storage)
 
     def to_string(self) -> str:
         with torch.no_grad(), self._weighted():

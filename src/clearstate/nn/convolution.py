@@ -196,11 +196,15 @@ class SpatialConvolution(_SpatialConvolution):
     """
 
     def update_output(self, input: Tensor) -> Tensor:
-        self.expect_planes(input, self.n_input_plane)
         weight: Tensor = self.weight
         if weight.dim() != 4:
             weight = self.kernels()
-        return F.conv2d(input, weight, self.bias, (self.dh, self.dw), (self.pad_h, self.pad_w))
+        try:
+            return F.conv2d(input, weight, self.bias, (self.dh, self.dw), (self.pad_h, self.pad_w))
+        except (RuntimeError, TypeError):
+            self.expect_planes(input, self.n_input_plane)
+            self.expect_room(input, self.sizes("k"), self.sizes("pad_"))
+            raise
 
 
 class SpatialConvolutionMM(SpatialConvolution):

@@ -75,17 +75,21 @@ class _MaxPooling(_Pooling):
         self.indices = torch.empty(0, dtype=torch.long)
         self.ceil_mode = False
 
-    def pooled(self, input: Tensor, *, indices: bool) -> Any:
+    def pooled(self, input: Tensor, indices: bool) -> Any:
         """The maxima, and their indices if asked for: PyTorch's function."""
         raise NotImplementedError
 
     def update_output(self, input: Tensor) -> Tensor:
-        self.expect_planes(input)
         keeping = recording()
-        if not (keeping or self.unpooled):
-            output: Tensor = self.pooled(input, indices=False)
-            return self.beyond(input, output, -math.inf) if self.ceil_mode else output
-        output, indices = self.pooled(input, indices=True)
+        try:
+            if not (keeping or self.unpooled):
+                output: Tensor = self.pooled(input, False)
+                return self.beyond(input, output, -math.inf) if self.ceil_mode else output
+            output, indices = self.pooled(input, True)
+        except (RuntimeError, TypeError):
+            self.expect_planes(input)
+            self.expect_room(input, self.sizes("k"), self.sizes("pad_"))
+            raise
         size = input.shape[-len(self.axes) :]
         if keeping:
             self.keep("indices", indices)
@@ -146,10 +150,10 @@ class SpatialMaxPooling(_MaxPooling):
         default_sizes(fields, "padW padH", 0.0)
         default_sizes(fields, "ceil_mode", False)
 
-    def pooled(self, input: Tensor, *, indices: bool) -> Any:
+    def pooled(self, input: Tensor, indices: bool) -> Any:
+        pool = F.max_pool2d_with_indices if indices else torch.max_pool2d
         step, padding = (self.dh, self.dw), (self.pad_h, self.pad_w)
-        pool = F.max_pool2d_with_indices if indices else F.max_pool2d
-        return pool(input, (self.kh, self.kw), step, padding, 1, self.ceil_mode)
+        return pool(input, (self.kh, self.kw), step, padding, (1, 1), self.ceil_mode)
 
 
 class SpatialDilatedMaxPooling(SpatialMaxPooling):
@@ -178,7 +182,7 @@ class SpatialDilatedMaxPooling(SpatialMaxPooling):
         super().__init__(kw, kh, dw, dh, pad_w, pad_h)
         self.set_sizes("dilation_", dilation_w, dilation_h)
 
-    def pooled(self, input: Tensor, *, indices: bool) -> Any:
+    def pooled(self, input: Tensor, indices: bool) -> Any:
         step, padding, dilation = self.sizes("d"), self.sizes("pad_"), self.sizes("dilation_")
         pool = F.max_pool2d_with_indices if indices else F.max_pool2d
         return pool(input, self.sizes("k"), step, padding, dilation, self.ceil_mode)
@@ -224,7 +228,7 @@ class VolumetricMaxPooling(_MaxPooling):
         default_sizes(fields, "padT padW padH", 0.0)
         default_sizes(fields, "ceil_mode", False)
 
-    def pooled(self, input: Tensor, *, indices: bool) -> Any:
+    def pooled(self, input: Tensor, indices: bool) -> Any:
         step, padding = self.sizes("d"), self.sizes("pad_")
         pool = F.max_pool3d_with_indices if indices else F.max_pool3d
         return pool(input, self.sizes("k"), step, padding, self.spread(), self.ceil_mode)

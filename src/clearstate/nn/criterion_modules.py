@@ -26,6 +26,8 @@ class CriterionTable(Module):
     >>> net = CriterionTable(Difference())
     >>> net([torch.ones(2), torch.zeros(2)]), net.forward([torch.ones(2), torch.zeros(2)])
     (tensor(2.), 2.0)
+    >>> net.backward([torch.ones(2), torch.zeros(2)])
+    [tensor([1., 1.]), tensor([0., 0.])]
     """
 
     fields = plain("criterion")

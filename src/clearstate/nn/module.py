@@ -68,12 +68,12 @@ class Module(Stateful):
         """``-module``: a node without inputs, to begin a chain ``-module - another - ...`` with."""
         return Node(self)
 
-    def backward(self, input: Any, grad_output: Any, scale: float = 1.0) -> Any:
+    def backward(self, input: Any, grad_output: Any = None, scale: float = 1.0) -> Any:
         """Goes back over the last forward: keeps ``grad_input``, adds to the parameters' ``.grad``.
 
         Args:
             input: what `forward` was given.
-            grad_output: gradients with respect to ``output``, in its form.
+            grad_output: gradients with respect to ``output``, in its form; 1 unless given, where that is one number.
             scale: a factor for the parameters' gradients.
 
         Returns:

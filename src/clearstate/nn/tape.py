@@ -133,8 +133,10 @@ def gradients(part: Slice, grad_output: Kept, parameters: Sequence[Tensor], *, w
 
 
 def _matched(result: Kept, grad: Kept, whose: str) -> tuple[list[Tensor], list[Tensor]]:
-    """The differentiable tensors of a result with their gradients."""
+    """The differentiable tensors of a result with their gradients. That of one number, a loss, is 1 unless given."""
     ours, theirs = list(tensors(result)), list(tensors(grad))
+    if len(ours) == 1 and ours[0].numel() == 1 and (grad is None or isinstance(grad, int | float)):
+        theirs = [torch.full_like(ours[0], 1 if grad is None else grad, requires_grad=False)]
     if len(ours) != len(theirs):
         raise ValueError(f"{whose}: grad_output has {len(theirs)} tensors, the output has {len(ours)}")
     for output, given in zip(ours, theirs, strict=True):

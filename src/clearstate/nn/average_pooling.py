@@ -70,11 +70,10 @@ class SpatialAveragePooling(_Pooling):
 
     def update_output(self, input: Tensor) -> Tensor:
         self.expect_planes(input)
-        kernel = self.sizes("k")
-        output = F.avg_pool2d(
-            input, kernel, self.sizes("d"), self.sizes("pad_"), self.ceil_mode, bool(self.count_include_pad)
-        )
-        output = self.beyond(input, output, math.nan)
+        kernel, step, padding = (self.kh, self.kw), (self.dh, self.dw), (self.pad_h, self.pad_w)
+        output = F.avg_pool2d(input, kernel, step, padding, self.ceil_mode, bool(self.count_include_pad))
+        if self.ceil_mode:
+            output = self.beyond(input, output, math.nan)
         return output if self.divide else output * math.prod(kernel)
 
 

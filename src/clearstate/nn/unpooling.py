@@ -58,7 +58,7 @@ class _MaxUnpooling(Module):
         size = tuple(kept.get(name) for name in ("itime", "iheight", "iwidth")[-len(self.pooling.axes) :])
         if None in size or not kept["indices"].numel():
             raise RuntimeError(f"{self.pooling.to_string()}, whose maxima this puts back, was not called before")
-        return kept["indices"], size  # type: ignore[return-value]
+        return kept["indices"].detach(), size  # type: ignore[return-value]
 
     def to_string(self) -> str:
         return f"{self.typename} associated to {self.pooling}"

@@ -359,6 +359,21 @@ def test_criterion_table_gives_the_loss_and_the_gradient_of_its_input_alone() ->
     assert target.grad is None or not target.grad.any()
 
 
+def test_a_net_that_ends_in_its_loss_trains_without_a_gradient_given() -> None:
+    main = nn.Sequential().add(nn.Linear(5, 3)).double()
+    net = nn.Sequential().add(nn.ParallelTable().add(main).add(nn.Identity())).add(nn.CriterionTable(nn.MSECriterion()))
+    x, y = torch.ones(5, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    first = float(net.forward([x, y]))
+    for _ in range(20):
+        net.forward([x, y])
+        net.zero_grad_parameters()
+        net.backward([x, y])
+        net.update_parameters(0.05)
+    assert net.forward([x, y]) < 0.1 * first
+    with pytest.raises(ValueError, match="grad_output has 0 tensors, the output has 1"):
+        main.backward(main.forward(x))
+
+
 def test_module_criterion_sends_input_and_target_through_modules_first() -> None:
     loss = nn.ModuleCriterion(nn.MSECriterion(), nn.Tanh(), nn.Tanh())
     x, y = torch.randn(3), torch.randn(3)

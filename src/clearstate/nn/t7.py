@@ -363,7 +363,7 @@ class _Writing:
             self.known[key] = value, value.object
         elif isinstance(value, t7.Object | t7.Table | t7.Tensor | t7.Storage):
             self.known[key] = value, value
-        elif isinstance(value, Stateful):
+        elif isinstance(value, Stateful) or type(value) in stateful.CLASSES.values():
             obj = t7.Object(value.typename, t7.Table(), version=value.version)
             self.known[key] = value, obj
             value.to_object(obj, self)

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
+from .fields import plain
 from .module import Criterion, Module
+from .stateful import CLASSES
 
 
 class StochasticGradient:
@@ -34,6 +36,10 @@ class StochasticGradient:
     True
     """
 
+    typename = "nn.StochasticGradient"
+    version = 1
+    fields = plain("learningRate learningRateDecay maxIteration shuffleIndices module criterion verbose")
+
     hook_example: Callable[[StochasticGradient, Any], Any] | None = None
     hook_iteration: Callable[[StochasticGradient, int, float], Any] | None = None
 
@@ -45,6 +51,24 @@ class StochasticGradient:
         self.module = module
         self.criterion = criterion
         self.verbose = True
+        self.extra: dict[Any, Any] = {}
+
+    @classmethod
+    def from_object(cls, made: StochasticGradient, obj: Any, reading: Any) -> None:
+        """Fills a trainer from an object of a file. Its hooks are Lua functions: they are written back, never run."""
+        made.extra = {}
+        for name, raw in obj.state.items():
+            if name in cls.fields:
+                setattr(made, cls.fields[name].attribute, reading.value(raw))
+            else:
+                made.extra[name] = raw
+
+    def to_object(self, obj: Any, writing: Any) -> None:
+        """Fills an object of a file from this trainer."""
+        for name, field in self.fields.items():
+            obj.state[name] = writing.value(getattr(self, field.attribute))
+        for name, raw in self.extra.items():
+            obj.state[name] = writing.value(raw)
 
     def train(self, dataset: Sequence[Any]) -> None:
         """Trains until ``max_iteration`` passes are done.
@@ -80,3 +104,6 @@ class StochasticGradient:
         if self.hook_example is not None:
             self.hook_example(self, example)
         return error
+
+
+CLASSES[StochasticGradient.typename] = StochasticGradient  # type: ignore[assignment]

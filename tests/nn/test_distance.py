@@ -72,7 +72,7 @@ def test_pairwise_distance_is_the_p_norm_of_the_difference(p: float) -> None:
 
 def test_pairs_of_two_shapes_are_refused() -> None:
     for layer in (nn.PairwiseDistance(), nn.CosineDistance(), nn.DotProduct()):
-        with pytest.raises(ValueError, match="last dimension is 3|dimension 1 is 3"):
+        with pytest.raises(ValueError, match="dimension 1 is 3"):
             layer([torch.ones(2, 3), torch.ones(2, 4)])
         with pytest.raises(TypeError, match="expected a table of 2, got a tensor"):
             layer(torch.ones(2, 3))

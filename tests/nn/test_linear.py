@@ -24,7 +24,7 @@ def again(module: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("layer", "text"),
+    "layer, text",
     [
         (nn.Linear(3, 2), "nn.Linear(3 -> 2)"),
         (nn.Linear(3, 2, False), "nn.Linear(3 -> 2) without bias"),
@@ -58,6 +58,7 @@ def test_weight_norm_computes_with_rows_of_length_g_along_v() -> None:
         layer.g.copy_(torch.tensor([[2.0], [0.5]]))
     x = doubles(5, 3)
     weight = torch.stack([row / row.square().sum().sqrt() * g for row, g in zip(layer.v, layer.g, strict=True)])
+    assert layer.bias is not None
     torch.testing.assert_close(layer(x), x @ weight.t() + layer.bias)
     assert gradcheck(lambda v, g: torch.func.functional_call(layer, {"v": v, "g": g}, x), (layer.v, layer.g))
 
@@ -124,6 +125,7 @@ def test_partial_linear_computes_the_chosen_outputs_and_trains_only_them() -> No
     torch.testing.assert_close(layer(x), whole[:, [4, 1]])
     layer.forward(x)
     layer.backward(x, torch.ones(5, 2))
+    assert layer.weight.grad is not None
     assert layer.weight.grad.abs().sum(1).ne(0).tolist() == [False, True, False, False, True, False]
     layer.reset_partition()
     torch.testing.assert_close(layer(x), whole)

@@ -14,6 +14,7 @@ def test_the_padding_rows_gradient_is_zero_and_files_count_it_from_1() -> None:
     x = torch.tensor([0, 1, 1, 3])
     table.forward(x)
     table.backward(x, torch.ones(4, 2))
+    assert table.weight.grad is not None
     assert table.weight.grad.tolist() == [[1, 1], [0, 0], [0, 0], [1, 1]]
     assert to_graph(table).state["paddingValue"] == 2
     assert to_graph(nn.LookupTable(4, 2)).state["paddingValue"] == 0
@@ -40,6 +41,7 @@ def test_gradients_are_divided_by_how_often_an_index_is_there() -> None:
     table, x = nn.LookupTable(4, 1).scale_grad_by_freq(), torch.tensor([[0, 1], [1, 1]])
     table.forward(x)
     table.backward(x, torch.tensor([[[1.0], [3.0]], [[6.0], [9.0]]]))
+    assert table.weight.grad is not None
     assert table.weight.grad.flatten().tolist() == [1, 6, 0, 0]
     assert to_live(to_graph(table)).should_scale_grad_by_freq is True
 

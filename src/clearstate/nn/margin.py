@@ -106,8 +106,8 @@ class MultiLabelMarginCriterion(_Averaged):
 
 
 def _label_margins(input: Tensor, classes: Tensor) -> Tensor:
-    """The loss of each sample of `MultiLabelMarginCriterion`, for compilers: PyTorch's own rule for it counts the places
-    after -1 (2.13)."""
+    """The loss of each sample of `MultiLabelMarginCriterion`, for compilers: PyTorch's own rule for them (2.13) counts
+    the places after -1."""
     due = (classes >= 0).cumprod(-1).bool()
     index = torch.where(due, classes, 0)
     is_due = torch.zeros_like(input).scatter_add(-1, index, due.to(input.dtype)) > 0

@@ -15,6 +15,7 @@ import clearstate as cs
 from clearstate import nn
 from clearstate.formats import t7
 from clearstate.nn.t7 import to_graph, to_live
+from clearstate.testing import check_gradients, check_io, check_promises
 
 
 def three() -> nn.Sequential:
@@ -322,3 +323,23 @@ def test_containers_compile_without_a_break(kind: str) -> None:
     got, due = compiled(input), net(input)
     for a, b in zip(*((v if isinstance(v, list) else [v]) for v in (got, due)), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def doubles(*size: int) -> Tensor:
+    return torch.randn(size, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "make, input",
+    [
+        (lambda: nn.DepthConcat(1).add(nn.Linear(4, 3)).add(nn.Linear(4, 2)), doubles(2, 4)),
+        (lambda: nn.DataParallelTable(0).add(nn.Linear(4, 3), [0, 1]), doubles(2, 4)),
+        (lambda: nn.MapTable(nn.MapTable(nn.Linear(4, 3))), [[doubles(4)], [doubles(4), doubles(2, 4)]]),
+        (lambda: nn.MapTable(nn.Linear(4, 3), False).resize(2), [doubles(4), doubles(2, 4)]),
+    ],
+)
+def test_containers_without_a_recording_keep_the_promises(make: Callable[[], nn.Module], input: Any) -> None:
+    net = make().double()
+    check_promises(net, input)
+    check_io(net, input)
+    check_gradients(net, input)

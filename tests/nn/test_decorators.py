@@ -15,6 +15,7 @@ import clearstate as cs
 from clearstate import nn
 from clearstate.formats import t7
 from clearstate.nn.t7 import to_graph, to_live
+from clearstate.testing import check_gradients, check_io, check_promises
 
 
 def roundtrip(net: Any, folder: Path) -> Any:
@@ -433,3 +434,29 @@ def test_weight_norm_over_a_convolution_keeps_the_weights_shape_in_its_gradient_
     assert (state["v"].size, state["gradV"].size) == ((4, 12), (4, 3, 2, 2))
     again = to_live(to_graph(nn.WeightNorm(nn.Linear(4, 3), 1)))
     assert again.v.grad.shape == again.v.shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Decorator(nn.Linear(4, 3)),
+        lambda: nn.GPU(nn.Linear(4, 3), 0),
+        lambda: nn.Profile(nn.Linear(4, 3), 10**6),
+        lambda: nn.WeightNorm(nn.Linear(4, 3), 1),
+        lambda: nn.Convert("bf", "fb"),
+        lambda: nn.Maxout(4, 3, 2),
+        lambda: nn.DontCast(nn.Linear(4, 3).double(), True),
+        nn.PrintSize,
+    ],
+)
+def test_modules_without_a_recording_keep_the_promises(make: Callable[[], nn.Module]) -> None:
+    net, input = make().double(), torch.randn(2, 4, dtype=torch.float64)
+    check_promises(net, input)
+    check_io(net, input)
+    check_gradients(net, input)
+
+
+def test_criterion_table_keeps_the_promises() -> None:
+    net, input = nn.CriterionTable(nn.MSECriterion()), [torch.randn(3), torch.randn(3)]
+    check_promises(net, input)
+    check_io(net, input)

@@ -11,6 +11,7 @@ from torch import Tensor
 from clearstate import nn
 from clearstate.formats import t7
 from clearstate.nn.t7 import to_graph, to_live
+from clearstate.testing import check_gradients, check_io, check_promises
 
 
 def doubles(*size: int, seed: int = 0) -> Tensor:
@@ -194,3 +195,19 @@ def test_layers_of_tables_export(net: nn.Module, input: Any) -> None:
 
 def flat(value: Any) -> list[Tensor]:
     return [t for part in value for t in flat(part)] if isinstance(value, list | tuple) else [value]
+
+
+@pytest.mark.parametrize(
+    "net, input",
+    [
+        (nn.MixtureTable(), [doubles(2, 3), [doubles(2, 4), doubles(2, 4), doubles(2, 4)]]),
+        (nn.MixtureTable(1), [doubles(2, 3), doubles(2, 3, 4)]),
+        (nn.MixtureTable(), [doubles(3), doubles(3, 4)]),
+        (nn.ZipTable(), [[doubles(2), doubles(3)], [doubles(4), doubles(5)]]),
+        (nn.CAddTable(True), [doubles(2, 3), doubles(2, 3)]),
+    ],
+)
+def test_layers_without_a_recording_keep_the_promises(net: nn.Module, input: Any) -> None:
+    check_promises(net, input)
+    check_io(net, input)
+    check_gradients(net, input)

@@ -113,6 +113,7 @@ class DontCast(Decorator):
         module_type: str | None = None,
     ) -> None:
         super().__init__(module)
+        self.output, self.grad_input = torch.empty(0), torch.empty(0)
         self.castin = castin
         self.castout = castin if castout is None else castout
         self.module_type = module_type

@@ -35,6 +35,7 @@ class CriterionTable(Module):
 
     def __init__(self, criterion: Criterion) -> None:
         super().__init__()
+        self.grad_input = []
         self.criterion = criterion
 
     def update_output(self, input: Any) -> Any:

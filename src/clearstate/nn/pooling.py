@@ -67,8 +67,8 @@ class _MaxPooling(_Pooling):
     itime: int
     iheight: int
     iwidth: int
-    unpooled: bool = False
-    """Whether an unpooling refers to this module."""
+    unpooled: int = 0
+    """How many unpoolings refer to this module."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class _MaxPooling(_Pooling):
             for name, length in zip(("iwidth", "iheight", "itime"), reversed(size), strict=False):
                 self.keep(name, length)
         else:
-            give(self, (indices, size))
+            give(self, (indices, size), self.unpooled)
         return self.beyond(input, output, -math.inf)
 
     def loaded(self) -> None:

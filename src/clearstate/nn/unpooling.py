@@ -36,7 +36,7 @@ class _MaxUnpooling(Module):
 
     def _refer(self, pooling: _MaxPooling) -> None:
         self.__dict__["pooling"] = pooling
-        pooling.unpooled = True
+        pooling.unpooled += 1
 
     def loaded(self) -> None:
         self._refer(self._modules.pop("pooling"))  # type: ignore[arg-type]

@@ -436,7 +436,8 @@ class SoftMin(Module):
     """
 
     def update_output(self, input: Tensor) -> Tensor:
-        return torch.softmax(-input, classes_of(input))
+        classes = classes_of(input)
+        return torch.softmax(-input, classes)
 
 
 class LogSoftMax(Module):
@@ -447,6 +448,8 @@ class LogSoftMax(Module):
     """
 
     def update_output(self, input: Tensor) -> Tensor:
+        if isinstance(input, Tensor) and input.dim() == 2:  # as mostly
+            return torch.log_softmax(input, 1)
         return torch.log_softmax(input, classes_of(input))
 
 

@@ -106,6 +106,7 @@ class BatchNormalization(Module):
 
     def _batch(self, input: Tensor) -> Tensor:
         """One input as a batch of one, where that is right."""
+        expect(input)
         features = self.running_mean.shape[0]
         if self.training or input.dim() == self.n_dim:
             expect(input, dims=(self.n_dim,), size={1: features})
@@ -151,7 +152,9 @@ class LayerNormalization(Sequential):
         eps: what is added to the sum of squares.
         affine: whether size and offset are learned.
 
-    Shapes: ``n_output``, or a batch. Follows Torch7's ``nn/LayerNormalization.lua``: a `Sequential` of other layers.
+    Shapes: ``n_output``, or a batch. Follows Torch7's ``nn/LayerNormalization.lua``, a `Sequential` of other layers,
+    and gives its numbers. Only a single input is sure to lose its own mean: the means of a batch are subtracted in the
+    order of memory, the first one from the first element, the second one from the second element, and so on.
 
     >>> LayerNormalization(2)(torch.tensor([1.0, 3.0])).detach()
     tensor([-1.0000,  1.0000])

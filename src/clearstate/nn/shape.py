@@ -96,8 +96,19 @@ class View(_Batched):
             self.reset_size(*self.size)
 
     def update_output(self, input: Tensor) -> Tensor:
+        size, due = self.size, self.num_elements
+        if self.num_input_dims is None and due and isinstance(input, Tensor):  # as mostly
+            count = input.numel()
+            if count == due or (-1 in size and count % due == 0):
+                return input.reshape(size)
+            if count % due == 0:
+                return input.reshape(count // due, *size)
+        return self._inner(input, due)
+
+    def _inner(self, input: Tensor, due: int | None) -> Tensor:
+        """The input with its last dimensions viewed."""
         expect(input)
-        size, due, inner = self.size, self.num_elements, self.num_input_dims
+        size, inner = self.size, self.num_input_dims
         shape = input.shape
         one = input.numel() if inner is None else math.prod(shape[max(len(shape) - inner, 0) :])
         if not due or one % due:

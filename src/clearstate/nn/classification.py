@@ -59,15 +59,21 @@ def likelihood(
     input: Tensor, target: Tensor, weights: Tensor | None, size_average: bool, ignored: int = -100
 ) -> Tensor:
     """Minus the log-probabilities of the classes due, by the sum of their weights: 0 where that is 0."""
-    if weights is not None and len(weights) != input.shape[1]:
+    count = input.shape[1]
+    if weights is not None and len(weights) != count:
         raise ValueError(f"there are weights for {len(weights)} classes, the input is {describe(input)}")
-    expect_classes(target, input.shape[1], ignored)
-    loss = F.nll_loss(input, target, weights, ignore_index=ignored, reduction="sum")
-    if not size_average:
-        return loss
-    counted = target != ignored
-    total = (counted if weights is None else weights[torch.where(counted, target, 0)] * counted).sum()
-    return loss / torch.where(total == 0, 1, total)
+    kernel = torch.ops.aten.nll_loss_forward if input.dim() == 2 else torch.ops.aten.nll_loss2d_forward
+    loss: Tensor
+    try:
+        loss, total = kernel(input, target, weights, SUM, ignored)
+    except IndexError:
+        expect_classes(target, count, ignored)
+        raise
+    return loss / total.clamp(min=torch.finfo(total.dtype).tiny) if size_average else loss
+
+
+SUM = 2
+"""The kernels' number for adding up."""
 
 
 class ClassNLLCriterion(_Weighted):

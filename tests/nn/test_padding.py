@@ -33,7 +33,7 @@ def along(input: Tensor, dim: int, before: int, after: int, rule: Any) -> Tensor
 
 @pytest.mark.parametrize("borders", [(2, 1, 3, 0), (1, 1, 1, 1), (-1, 2, 0, -2), (-2, -1, -1, -1)])
 @pytest.mark.parametrize(
-    ("kind", "rule"), [("SpatialReflectionPadding", reflected), ("SpatialReplicationPadding", replicated)]
+    "kind, rule", [("SpatialReflectionPadding", reflected), ("SpatialReplicationPadding", replicated)]
 )
 def test_borders_are_the_mirrored_or_the_repeated_image_and_negative_ones_crop(
     kind: str, rule: Any, borders: tuple[int, int, int, int]
@@ -98,7 +98,7 @@ def test_what_came_and_what_is_due_is_said(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pad", "index", "due"),
+    "pad, index, due",
     [
         (-2, 0, [9, 9, 1, 2, 3]),
         (2, 0, [1, 2, 3, 9, 9]),

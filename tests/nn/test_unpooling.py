@@ -174,7 +174,7 @@ def test_two_unpoolings_inside_a_net_of_plain_pytorch_both_get_the_indices(kind:
 
 def test_a_compiled_net_unpools_by_the_indices_of_its_call(kind: Any) -> None:
     net, input = autoencoder(kind), images(kind)
-    compiled = torch.compile(net, backend="eager")
+    compiled: Any = torch.compile(net, backend="eager")
     for x in (input, input + 1, images(kind)):
         assert torch.equal(compiled(x), due(net[0], x))
     assert waiting() == 0

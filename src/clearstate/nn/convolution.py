@@ -195,12 +195,20 @@ class SpatialConvolution(_SpatialConvolution):
     (nn.SpatialConvolution(3 -> 16, 5x5, 1,1, 2,2), torch.Size([2, 16, 8, 8]))
     """
 
+    groups: int = 1
+    """Into how many groups the planes fall that see nothing of each other: in files of ``cudnn.SpatialConvolution``."""
+
+    def loaded(self) -> None:
+        super().loaded()
+        self.groups = int(self.extra.get("groups", 1))
+
     def update_output(self, input: Tensor) -> Tensor:
         weight: Tensor = self.weight
         if weight.dim() != 4:
             weight = self.kernels()
         try:
-            return F.conv2d(input, weight, self.bias, (self.dh, self.dw), (self.pad_h, self.pad_w))
+            step, padding = (self.dh, self.dw), (self.pad_h, self.pad_w)
+            return F.conv2d(input, weight, self.bias, step, padding, 1, self.groups)
         except (RuntimeError, TypeError):
             self.expect_planes(input, self.n_input_plane)
             self.expect_room(input, self.sizes("k"), self.sizes("pad_"))

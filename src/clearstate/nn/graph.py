@@ -121,15 +121,15 @@ class gModule(Container):
 
         return dot(self, title)
 
-    def draw(self, path: str, title: str | None = None) -> None:
+    def render(self, path: str, title: str | None = None) -> None:
         """Draws the graph to a file: ``.svg``, ``.png`` or whatever graphviz knows by the ending.
 
         Raises:
             FileNotFoundError: graphviz's ``dot`` is not installed.
         """
-        from .graph_drawing import draw
+        from .graph_drawing import render
 
-        draw(self, path, title)
+        render(self, path, title)
 
     @classmethod
     def from_object(cls, made: Any, obj: Any, reading: Any) -> None:

@@ -38,7 +38,7 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def draw(net: gModule, path: str | os.PathLike[str], title: str | None = None) -> None:
+def render(net: gModule, path: str | os.PathLike[str], title: str | None = None) -> None:
     """Draws the graph to a file of the kind that its ending names."""
     program = shutil.which("dot")
     if program is None:

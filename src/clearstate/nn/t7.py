@@ -26,6 +26,7 @@ from ..roles import Role
 from . import stateful
 from .fields import Field, Form
 from .opaque import Opaque
+from .packages import completed, meant
 from .ownership import adopt, mapped, tensors
 from .stateful import KEPT, Stateful
 
@@ -88,8 +89,11 @@ def save(value: Any, path: str | os.PathLike[str], *, layout: t7.Layout | None =
 
 def to_live(value: Value, *, unknown: Unknown = "error") -> Any:
     """The live form of an object graph."""
+    reading = _Reading(unknown)
     try:
-        return _Reading(unknown).value(value)
+        live = reading.value(value)
+        reading.merge_shared_parameters()
+        return live
     except RecursionError:
         raise ClearstateError("modules or tables nested too deep to be made live") from None
 
@@ -114,6 +118,24 @@ class _Reading:
         if id(tensor) not in self.parameters:
             self.parameters[id(tensor)] = Parameter(tensor, requires_grad=tensor.is_floating_point())
         return self.parameters[id(tensor)]
+
+    def merge_shared_parameters(self) -> None:
+        """Makes one parameter of those that are the same memory, and whose gradients are: what Torch7's ``share`` makes.
+
+        To an optimizer they would be two, and be stepped twice. They are written back as two tensors on one storage.
+        """
+        first: dict[Any, Parameter] = {}
+        for module in self.known.values():
+            if not isinstance(module, Stateful):
+                continue
+            for name, parameter in module._parameters.items():
+                if parameter is None or not parameter.numel():
+                    continue
+                key = (_geometry(parameter), None if parameter.grad is None else _geometry(parameter.grad))
+                shared = first.setdefault(key, parameter)
+                if shared is not parameter:
+                    module._parameters[name] = shared
+                    module.__dict__.setdefault("own_tensors", set()).add(name)
 
     def value(self, value: Value) -> Any:
         if isinstance(value, float):
@@ -149,14 +171,17 @@ class _Reading:
     def _table(self, table: t7.Table) -> None:
         items = table.array()
         if len(items) == len(table):
-            self.known[id(table)] = made = []
+            made: list[Any] = []
+            self.known[id(table)] = made
             made.extend(self.value(item) for item in items)
+        elif any(isinstance(key, t7.Table) for key in table):
+            self.known[id(table)] = table  # nothing that Python's dicts take for a key
         else:
             self.known[id(table)] = entries = {}
             entries.update({self.value(key): self.value(item) for key, item in table.items()})
 
     def _object(self, obj: t7.Object) -> None:
-        cls = stateful.CLASSES.get(obj.typename)
+        cls = stateful.CLASSES.get(meant(obj.typename))
         if cls is not None and isinstance(obj.state, t7.Table):
             made = cls.__new__(cls)
             self.known[id(obj)] = made
@@ -169,17 +194,23 @@ class _Reading:
             raise UnknownClass(obj.typename)
 
 
+def _geometry(tensor: Tensor) -> Any:
+    return (tensor.untyped_storage().data_ptr(), tensor.size(), tensor.stride(), tensor.storage_offset())
+
+
 def read_module(module: Stateful, obj: t7.Object, reading: _Reading) -> None:
     """Fills a module, made without its constructor, from an object of a file."""
     Stateful.__init__(module)
     own = module.__dict__
-    fields = dict(obj.state)
+    fields = completed(obj.typename, dict(obj.state))
     module.upgrade(fields, obj.version)
     if obj.typename != type(module).typename:
         own["typename"] = obj.typename
+        own["file_fields"] = frozenset(obj.state)
     entry = lookup(obj.typename)
     kind = fields.pop("_type", None)
-    own["cuda_file"] = isinstance(kind, str) and kind.startswith("torch.Cuda")
+    classes = (kind, *(value.typename for value in fields.values() if isinstance(value, t7.Tensor)))
+    own["cuda_file"] = str(next(filter(None, classes), "")).startswith("torch.Cuda")
     own["file_type"] = kind if isinstance(kind, str) else None
     if isinstance(kind, str) and numeric_class(kind):
         dtype = torch.from_numpy(np.empty(0, element_type(kind))).dtype
@@ -349,7 +380,9 @@ class _Writing:
         return self.known[key][1]
 
     def _make(self, key: tuple[int, bool], value: Any) -> None:
-        if isinstance(value, Tensor):
+        if isinstance(value, t7.Object | t7.Table | t7.Tensor | t7.Storage):
+            self.known[key] = value, value
+        elif isinstance(value, Tensor):
             self.known[key] = value, self.tensor(value)
         elif isinstance(value, list | tuple):
             made = t7.Table()
@@ -361,8 +394,6 @@ class _Writing:
             made.update({_key(k): self.value(item) for k, item in value.items()})
         elif isinstance(value, Opaque):
             self.known[key] = value, value.object
-        elif isinstance(value, t7.Object | t7.Table | t7.Tensor | t7.Storage):
-            self.known[key] = value, value
         elif isinstance(value, Stateful) or type(value) in stateful.CLASSES.values():
             obj = t7.Object(value.typename, t7.Table(), version=value.version)
             self.known[key] = value, obj
@@ -414,13 +445,18 @@ def write_module(module: Stateful, obj: t7.Object, writing: _Writing) -> None:
     for name in _of_role(entry, Role.PARAMETER, Role.BUFFER, Role.CONSTANT):
         value = getattr(module, snake_case(name), None)
         if value is not None and name not in module.fields:
-            state[name] = writing.value(value)
+            state[name] = writing.tensor(value) if _is_own(module, name) else writing.value(value)
     for name in _of_role(entry, Role.GRADIENT):
-        parameter = module._parameters.get(of_gradient(name))
+        parameter: Tensor | None = module._parameters.get(of_gradient(name))
+        if parameter is None and entry and entry.roles.get(name[4:5].lower() + name[5:]) is Role.PARAMETER:
+            parameter = module._buffers.get(of_gradient(name))  # what is learned in Torch7, and a constant here
         if parameter is not None:
-            state[name] = writing.gradient(parameter)
+            own = _is_own(module, snake_case(of_gradient(name))) and parameter.grad is not None
+            state[name] = writing.tensor(parameter.grad) if own else writing.gradient(parameter)
+    of_another_package = module.__dict__.get("file_fields")
     for name, field in module.fields.items():
-        state[name] = _written(module, field, writing)
+        if of_another_package is None or name in of_another_package:
+            state[name] = _written(module, field, writing)
     children = [child for _, child in module.children_in_order()]
     if children or module.is_container:
         state["modules"] = t7.Table.of(writing.value(child) for child in children)
@@ -444,6 +480,11 @@ def write_module(module: Stateful, obj: t7.Object, writing: _Writing) -> None:
     for name in [n for n, v in state.items() if v is None]:
         del state[name]
     writing.cuda = outer
+
+
+def _is_own(module: Stateful, name: str) -> bool:
+    """Whether a parameter that is one in Python was a tensor of its own in the file, on shared memory."""
+    return snake_case(name) in module.__dict__.get("own_tensors", ())
 
 
 def _tensor_type(module: Stateful, writing: _Writing) -> str:

@@ -69,9 +69,13 @@ class SpatialAveragePooling(_Pooling):
         default_sizes(fields, "count_include_pad divide", False)
 
     def update_output(self, input: Tensor) -> Tensor:
-        self.expect_planes(input)
         kernel, step, padding = (self.kh, self.kw), (self.dh, self.dw), (self.pad_h, self.pad_w)
-        output = F.avg_pool2d(input, kernel, step, padding, self.ceil_mode, bool(self.count_include_pad))
+        try:
+            output = F.avg_pool2d(input, kernel, step, padding, self.ceil_mode, self.count_include_pad)
+        except (RuntimeError, TypeError):
+            self.expect_planes(input)
+            self.expect_room(input, kernel, padding)
+            raise
         if self.ceil_mode:
             output = self.beyond(input, output, math.nan)
         return output if self.divide else output * math.prod(kernel)

@@ -151,9 +151,12 @@ class SpatialMaxPooling(_MaxPooling):
         default_sizes(fields, "ceil_mode", False)
 
     def pooled(self, input: Tensor, indices: bool) -> Any:
-        pool = F.max_pool2d_with_indices if indices else torch.max_pool2d
-        step, padding = (self.dh, self.dw), (self.pad_h, self.pad_w)
-        return pool(input, (self.kh, self.kw), step, padding, (1, 1), self.ceil_mode)
+        kernel, step, padding = (self.kh, self.kw), (self.dh, self.dw), (self.pad_h, self.pad_w)
+        if indices:
+            return F.max_pool2d_with_indices(input, kernel, step, padding, (1, 1), self.ceil_mode)
+        if kernel[0] == kernel[1] and step[0] == step[1] and padding[0] == padding[1]:  # PyTorch reads numbers faster
+            return torch.max_pool2d(input, kernel[0], step[0], padding[0], 1, self.ceil_mode)
+        return torch.max_pool2d(input, kernel, step, padding, (1, 1), self.ceil_mode)
 
 
 class SpatialDilatedMaxPooling(SpatialMaxPooling):

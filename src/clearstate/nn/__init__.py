@@ -1,14 +1,19 @@
-from .composed import CReLU, Maxout
-from .container import Container, Sequential
-from .containers import Concat, ConcatTable, DataParallelTable, DepthConcat, MapTable, Parallel, ParallelTable
-from .conversion import GPU, Convert, Copy, DontCast
-from .criterion_modules import CriterionTable, ModuleCriterion
-from .decorators import Bottle, Decorator, NaN, Profile, WeightNorm
-from .linear import Bilinear, Linear, LinearWeightNorm, PartialLinear
+"""Torch7's nn, alive on PyTorch: every class a ``torch.nn.Module`` under its Torch7 name.
+
+    import clearstate.nn as nn
+    net = nn.Sequential().add(nn.Linear(3, 4)).add(nn.Tanh())
+    y = net(x)                                              # PyTorch: autograd, hooks, compile; leaves nothing behind
+    net.forward(x); net.backward(x, grad); net.clear_state()  # Torch7: what work left is there until it is cleared
+
+Arguments come in Torch7's order, in snake_case; indices and dimensions count from 0. `forward` and `backward` are in
+`clearstate.nn.module`, reading and writing ``.t7`` files in `clearstate.nn.t7`.
+"""
+
+from . import utils
 from .activation import (
+    ELU,
     Abs,
     Clamp,
-    ELU,
     Exp,
     GatedLinearUnit,
     HardShrink,
@@ -35,13 +40,72 @@ from .activation import (
     TanhShrink,
     Threshold,
 )
-from .noise import (
-    Dropout,
-    RReLU,
-    SpatialDropout,
-    VolumetricDropout,
-    WhiteNoise,
+from .adaptive_pooling import SpatialAdaptiveAveragePooling, SpatialAdaptiveMaxPooling
+from .average_pooling import (
+    FeatureLPPooling,
+    SpatialAveragePooling,
+    SpatialLPPooling,
+    SpatialSubSampling,
+    TemporalSubSampling,
+    VolumetricAveragePooling,
 )
+from .classification import (
+    BCECriterion,
+    ClassNLLCriterion,
+    ClassSimplexCriterion,
+    CrossEntropyCriterion,
+    MultiLabelSoftMarginCriterion,
+    SpatialClassNLLCriterion,
+)
+from .composed import CReLU, Maxout
+from .container import Container, Sequential
+from .containers import Concat, ConcatTable, DataParallelTable, DepthConcat, MapTable, Parallel, ParallelTable
+from .conversion import GPU, Convert, Copy, DontCast
+from .convolution import (
+    SpatialConvolution,
+    SpatialConvolutionLocal,
+    SpatialConvolutionMM,
+    SpatialDepthWiseConvolution,
+    SpatialDilatedConvolution,
+    TemporalConvolution,
+    TemporalRowConvolution,
+    VolumetricConvolution,
+    VolumetricDilatedConvolution,
+)
+from .criterion_modules import CriterionTable, ModuleCriterion
+from .criterions import (
+    AbsCriterion,
+    DistKLDivCriterion,
+    L1Cost,
+    MSECriterion,
+    MultiCriterion,
+    ParallelCriterion,
+    SmoothL1Criterion,
+    SpatialAutoCropMSECriterion,
+    WeightedMSECriterion,
+)
+from .decorators import Bottle, Decorator, NaN, Profile, WeightNorm
+from .distance import Cosine, CosineDistance, DotProduct, Euclidean, PairwiseDistance, WeightedEuclidean
+from .fractional_pooling import SpatialFractionalMaxPooling, VolumetricFractionalMaxPooling
+from .full_convolution import SpatialFullConvolution, VolumetricFullConvolution
+from .graph import JustElement, JustTable, ModuleFromCriterion, gModule, nest
+from .linear import Bilinear, Linear, LinearWeightNorm, PartialLinear
+from .lookup import Kmeans, LookupTable
+from .map_convolution import SpatialConvolutionMap, SpatialFullConvolutionMap
+from .margin import (
+    CosineEmbeddingCriterion,
+    DistanceRatioCriterion,
+    HingeEmbeddingCriterion,
+    L1HingeEmbeddingCriterion,
+    MarginCriterion,
+    MarginRankingCriterion,
+    MultiLabelMarginCriterion,
+    MultiMarginCriterion,
+    SoftMarginCriterion,
+)
+from .module import Criterion, Module
+from .nodes import Node
+from .noise import Dropout, RReLU, SpatialDropout, VolumetricDropout, WhiteNoise
 from .normalization import (
     BatchNormalization,
     LayerNormalization,
@@ -53,38 +117,41 @@ from .normalization import (
     SpatialSubtractiveNormalization,
     VolumetricBatchNormalization,
 )
-from .pointwise import (
-    Add,
-    AddConstant,
-    CAdd,
-    CMul,
-    Constant,
-    GradientReversal,
-    L1Penalty,
-    Mul,
-    MulConstant,
+from .opaque import Opaque
+from .padding import (
+    Padding,
+    SpatialReflectionPadding,
+    SpatialReplicationPadding,
+    SpatialZeroPadding,
+    VolumetricReplicationPadding,
 )
+from .pointwise import Add, AddConstant, CAdd, CMul, Constant, GradientReversal, L1Penalty, Mul, MulConstant
+from .pooling import (
+    SpatialDilatedMaxPooling,
+    SpatialMaxPooling,
+    TemporalDynamicKMaxPooling,
+    TemporalMaxPooling,
+    VolumetricDilatedMaxPooling,
+    VolumetricMaxPooling,
+)
+from .reduction import Max, Mean, Min, Sum
+from .resampling import PixelShuffle, SpatialUpSamplingBilinear, SpatialUpSamplingNearest, UpSampling
 from .shape import (
     Collapse,
     Index,
     MaskedSelect,
-    Max,
-    Mean,
-    Min,
     Narrow,
     OneHot,
     Replicate,
     Reshape,
     Select,
     Squeeze,
-    Sum,
     Transpose,
     Unsqueeze,
     View,
 )
 from .simple import Contiguous, Identity
-from .module import Module, Criterion
-from .opaque import Opaque
+from .sparse import IndexLinear, SparseLinear
 from .t7 import load, save
 from .table_arithmetic import (
     MM,
@@ -98,90 +165,211 @@ from .table_arithmetic import (
     CSubTable,
     MixtureTable,
 )
-from .tables import (
-    FlattenTable,
-    JoinTable,
-    NarrowTable,
-    SelectTable,
-    SplitTable,
-    ZipTable,
-    ZipTableOneToMany,
-)
-from .graph import JustElement, JustTable, ModuleFromCriterion, gModule, nest
-from .nodes import Node
-from .distance import Cosine, CosineDistance, DotProduct, Euclidean, PairwiseDistance, WeightedEuclidean
-from .lookup import Kmeans, LookupTable
-from .sparse import IndexLinear, SparseLinear
-from .watching import PrintSize, ZeroGrad
-from .criterions import (
-    AbsCriterion,
-    DistKLDivCriterion,
-    L1Cost,
-    MSECriterion,
-    MultiCriterion,
-    ParallelCriterion,
-    SmoothL1Criterion,
-    SpatialAutoCropMSECriterion,
-    WeightedMSECriterion,
-)
-from .classification import (
-    BCECriterion,
-    ClassNLLCriterion,
-    ClassSimplexCriterion,
-    CrossEntropyCriterion,
-    MultiLabelSoftMarginCriterion,
-    SpatialClassNLLCriterion,
-)
-from .margin import (
-    CosineEmbeddingCriterion,
-    DistanceRatioCriterion,
-    HingeEmbeddingCriterion,
-    L1HingeEmbeddingCriterion,
-    MarginCriterion,
-    MarginRankingCriterion,
-    MultiLabelMarginCriterion,
-    MultiMarginCriterion,
-    SoftMarginCriterion,
-)
-from . import utils
+from .tables import FlattenTable, JoinTable, NarrowTable, SelectTable, SplitTable, ZipTable, ZipTableOneToMany
 from .trainer import StochasticGradient
-from .adaptive_pooling import SpatialAdaptiveAveragePooling, SpatialAdaptiveMaxPooling
-from .average_pooling import (
-    FeatureLPPooling,
-    SpatialAveragePooling,
-    SpatialLPPooling,
-    SpatialSubSampling,
-    TemporalSubSampling,
-    VolumetricAveragePooling,
-)
-from .convolution import (
-    SpatialConvolution,
-    SpatialConvolutionLocal,
-    SpatialConvolutionMM,
-    SpatialDepthWiseConvolution,
-    SpatialDilatedConvolution,
-    TemporalConvolution,
-    TemporalRowConvolution,
-    VolumetricConvolution,
-    VolumetricDilatedConvolution,
-)
-from .fractional_pooling import SpatialFractionalMaxPooling, VolumetricFractionalMaxPooling
-from .full_convolution import SpatialFullConvolution, VolumetricFullConvolution
-from .map_convolution import SpatialConvolutionMap, SpatialFullConvolutionMap
-from .padding import (
-    Padding,
-    SpatialReflectionPadding,
-    SpatialReplicationPadding,
-    SpatialZeroPadding,
-    VolumetricReplicationPadding,
-)
-from .pooling import (
-    SpatialDilatedMaxPooling,
-    SpatialMaxPooling,
-    TemporalDynamicKMaxPooling,
-    TemporalMaxPooling,
-    VolumetricDilatedMaxPooling,
-    VolumetricMaxPooling,
-)
-from .resampling import PixelShuffle, SpatialUpSamplingBilinear, SpatialUpSamplingNearest, UpSampling
 from .unpooling import SpatialMaxUnpooling, VolumetricMaxUnpooling
+from .watching import PrintSize, ZeroGrad
+
+__all__ = [
+    "ELU",
+    "GPU",
+    "MM",
+    "MV",
+    "Abs",
+    "AbsCriterion",
+    "Add",
+    "AddConstant",
+    "BCECriterion",
+    "BatchNormalization",
+    "Bilinear",
+    "Bottle",
+    "CAdd",
+    "CAddTable",
+    "CAddTensorTable",
+    "CDivTable",
+    "CMaxTable",
+    "CMinTable",
+    "CMul",
+    "CMulTable",
+    "CReLU",
+    "CSubTable",
+    "Clamp",
+    "ClassNLLCriterion",
+    "ClassSimplexCriterion",
+    "Collapse",
+    "Concat",
+    "ConcatTable",
+    "Constant",
+    "Container",
+    "Contiguous",
+    "Convert",
+    "Copy",
+    "Cosine",
+    "CosineDistance",
+    "CosineEmbeddingCriterion",
+    "Criterion",
+    "CriterionTable",
+    "CrossEntropyCriterion",
+    "DataParallelTable",
+    "Decorator",
+    "DepthConcat",
+    "DistKLDivCriterion",
+    "DistanceRatioCriterion",
+    "DontCast",
+    "DotProduct",
+    "Dropout",
+    "Euclidean",
+    "Exp",
+    "FeatureLPPooling",
+    "FlattenTable",
+    "GatedLinearUnit",
+    "GradientReversal",
+    "HardShrink",
+    "HardTanh",
+    "HingeEmbeddingCriterion",
+    "Identity",
+    "Index",
+    "IndexLinear",
+    "JoinTable",
+    "JustElement",
+    "JustTable",
+    "Kmeans",
+    "L1Cost",
+    "L1HingeEmbeddingCriterion",
+    "L1Penalty",
+    "LayerNormalization",
+    "LeakyReLU",
+    "Linear",
+    "LinearWeightNorm",
+    "Log",
+    "LogSigmoid",
+    "LogSoftMax",
+    "LookupTable",
+    "MSECriterion",
+    "MapTable",
+    "MarginCriterion",
+    "MarginRankingCriterion",
+    "MaskedSelect",
+    "Max",
+    "Maxout",
+    "Mean",
+    "Min",
+    "MixtureTable",
+    "Module",
+    "ModuleCriterion",
+    "ModuleFromCriterion",
+    "Mul",
+    "MulConstant",
+    "MultiCriterion",
+    "MultiLabelMarginCriterion",
+    "MultiLabelSoftMarginCriterion",
+    "MultiMarginCriterion",
+    "NaN",
+    "Narrow",
+    "NarrowTable",
+    "Node",
+    "Normalize",
+    "OneHot",
+    "Opaque",
+    "PReLU",
+    "Padding",
+    "PairwiseDistance",
+    "Parallel",
+    "ParallelCriterion",
+    "ParallelTable",
+    "PartialLinear",
+    "PixelShuffle",
+    "Power",
+    "PrintSize",
+    "Profile",
+    "RReLU",
+    "ReLU",
+    "ReLU6",
+    "Replicate",
+    "Reshape",
+    "Select",
+    "SelectTable",
+    "Sequential",
+    "Sigmoid",
+    "SmoothL1Criterion",
+    "SoftMarginCriterion",
+    "SoftMax",
+    "SoftMin",
+    "SoftPlus",
+    "SoftShrink",
+    "SoftSign",
+    "SparseLinear",
+    "SpatialAdaptiveAveragePooling",
+    "SpatialAdaptiveMaxPooling",
+    "SpatialAutoCropMSECriterion",
+    "SpatialAveragePooling",
+    "SpatialBatchNormalization",
+    "SpatialClassNLLCriterion",
+    "SpatialContrastiveNormalization",
+    "SpatialConvolution",
+    "SpatialConvolutionLocal",
+    "SpatialConvolutionMM",
+    "SpatialConvolutionMap",
+    "SpatialCrossMapLRN",
+    "SpatialDepthWiseConvolution",
+    "SpatialDilatedConvolution",
+    "SpatialDilatedMaxPooling",
+    "SpatialDivisiveNormalization",
+    "SpatialDropout",
+    "SpatialFractionalMaxPooling",
+    "SpatialFullConvolution",
+    "SpatialFullConvolutionMap",
+    "SpatialLPPooling",
+    "SpatialLogSoftMax",
+    "SpatialMaxPooling",
+    "SpatialMaxUnpooling",
+    "SpatialReflectionPadding",
+    "SpatialReplicationPadding",
+    "SpatialSoftMax",
+    "SpatialSubSampling",
+    "SpatialSubtractiveNormalization",
+    "SpatialUpSamplingBilinear",
+    "SpatialUpSamplingNearest",
+    "SpatialZeroPadding",
+    "SplitTable",
+    "Sqrt",
+    "Square",
+    "Squeeze",
+    "StochasticGradient",
+    "Sum",
+    "Tanh",
+    "TanhShrink",
+    "TemporalConvolution",
+    "TemporalDynamicKMaxPooling",
+    "TemporalMaxPooling",
+    "TemporalRowConvolution",
+    "TemporalSubSampling",
+    "Threshold",
+    "Transpose",
+    "Unsqueeze",
+    "UpSampling",
+    "View",
+    "VolumetricAveragePooling",
+    "VolumetricBatchNormalization",
+    "VolumetricConvolution",
+    "VolumetricDilatedConvolution",
+    "VolumetricDilatedMaxPooling",
+    "VolumetricDropout",
+    "VolumetricFractionalMaxPooling",
+    "VolumetricFullConvolution",
+    "VolumetricMaxPooling",
+    "VolumetricMaxUnpooling",
+    "VolumetricReplicationPadding",
+    "WeightNorm",
+    "WeightedEuclidean",
+    "WeightedMSECriterion",
+    "WhiteNoise",
+    "ZeroGrad",
+    "ZipTable",
+    "ZipTableOneToMany",
+    "gModule",
+    "load",
+    "nest",
+    "save",
+    "utils",
+]

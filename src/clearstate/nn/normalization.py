@@ -21,7 +21,8 @@ from .map_convolution import SpatialConvolutionMap
 from .module import Module
 from .padding import SpatialZeroPadding
 from .pointwise import Add, CMul, MulConstant
-from .shape import Mean, Replicate
+from .reduction import Mean
+from .shape import Replicate
 from .simple import Identity
 from .table_arithmetic import CDivTable, CSubTable
 from .tape import describe

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,9 +26,18 @@ def windows(size: int, count: int) -> Windows:
     >>> windows(5, 2), windows(13, 13)[6:8]
     ([(0, 3), (2, 5)], [(6, 8), (7, 8)])
     """
-    steps = np.arange(count + 1, dtype=np.float32) / np.float32(count) * np.float32(size)
-    begins, ends = np.floor(steps[:-1]).astype(int), np.ceil(steps[1:]).astype(int)
-    return list(zip(begins.tolist(), np.minimum(ends, size).tolist(), strict=True))
+    edges = [single(single(i / count) * size) for i in range(count + 1)]
+    return [(math.floor(begin), min(math.ceil(end), size)) for begin, end in itertools.pairwise(edges)]
+
+
+def single(number: float) -> float:
+    """A number of at least 0, rounded to single precision.
+
+    >>> single(0.1)
+    0.10000000149011612
+    """
+    mantissa, exponent = math.frexp(number)
+    return math.ldexp(round(mantissa * 2**24), exponent - 24)
 
 
 def exact(size: int, count: int) -> Windows:

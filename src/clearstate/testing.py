@@ -160,12 +160,14 @@ class _Run:
     """Calls of a module with always the same input, gradients of the output, and random numbers."""
 
     def __init__(self, module: Any, input: Kept, target: Kept, like: _Run | None = None) -> None:
+        self.random: Tensor = like.random if like else torch.get_rng_state()
+        self.buffers: dict[str, Tensor] = (
+            like.buffers if like else {name: buffer.clone() for name, buffer in module.named_buffers()}
+        )
         self.module = module
         self.input = input
         self.target = target
         self.grads: Kept = like.grads if like else None
-        self.random = like.random if like else torch.get_rng_state()
-        self.buffers = like.buffers if like else {name: buffer.clone() for name, buffer in module.named_buffers()}
 
     def forward(self) -> Kept:
         with torch.random.fork_rng(devices=[]), torch.no_grad():

@@ -137,6 +137,6 @@ def assert_close(ours: Any, theirs: Any, what: str, within: float = 1e-10) -> No
     for i, (a, b) in enumerate(zip(mine, due, strict=True)):
         assert a.numel() == b.numel(), f"{what} {i}: {tuple(a.shape)}, not {tuple(b.shape)}"
         assert a.squeeze().shape == b.squeeze().shape, f"{what} {i}: {tuple(a.shape)}, not {tuple(b.shape)}"
-        a, b = a.detach().double().reshape(b.shape), b.double()
-        wrong = ~torch.isclose(a, b, rtol=within, atol=within, equal_nan=True)
-        assert not wrong.any(), f"{what} {i}: {int(wrong.sum())} of {b.numel()} differ, by {(a - b).abs().max():.3g}"
+        x, y = a.detach().double().reshape(b.shape), b.double()
+        wrong = ~torch.isclose(x, y, rtol=within, atol=within, equal_nan=True)
+        assert not wrong.any(), f"{what} {i}: {int(wrong.sum())} of {y.numel()} differ, by {(x - y).abs().max():.3g}"

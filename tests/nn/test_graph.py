@@ -1,4 +1,4 @@
-"""nngraph: nets that are graphs, from files and built in Python, cleared completely and written as Torch7 writes them."""
+"""nngraph: nets that are graphs, from files and built in Python, cleared completely, written as Torch7 writes them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_is_wrong_in_a_graph_is_said_when_it_is_built() -> None:
         nn.gModule([z], [first])
     v = nn.Identity()()
     nn.Sigmoid()(v)
-    with pytest.raises(ValueError, match="nn.Sigmoid, which reads nn.Identity, does not lead to any output"):
+    with pytest.raises(ValueError, match=r"nn.Sigmoid, which reads nn.Identity, does not lead to any output"):
         nn.gModule([v], [nn.Tanh()(v)])
     with pytest.raises(TypeError, match="nodes and values cannot be mixed"):
         nn.CAddTable()([nn.Identity()(), torch.ones(2)])

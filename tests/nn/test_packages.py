@@ -60,7 +60,9 @@ def test_a_cudnn_layer_loads_as_nns_runs_on_any_machine_and_is_written_as_cudnns
 
 def test_a_cudnn_net_clears_and_trains() -> None:
     fields: dict[str, Any] = {"_type": "torch.CudaTensor", "inplace": True, "mode": "CUDNN_ACTIVATION_RELU"}
-    relu = Object("cudnn.ReLU", Table(output=Tensor("torch.CudaTensor"), gradInput=Tensor("torch.CudaTensor"), **fields))
+    relu = Object(
+        "cudnn.ReLU", Table(output=Tensor("torch.CudaTensor"), gradInput=Tensor("torch.CudaTensor"), **fields)
+    )
     net = to_live(Object("nn.Sequential", Table(_type="torch.CudaTensor", modules=Table.of([convolution(1), relu]))))
     x = torch.randn(2, 4, 5, 5)
     out = net.forward(x).clone()
@@ -73,7 +75,7 @@ def test_a_cudnn_net_clears_and_trains() -> None:
 
 
 def test_pooling_of_inn_rounds_up() -> None:
-    sizes = {name: 2.0 for name in ("kW", "kH", "dW", "dH")}
+    sizes = dict.fromkeys(("kW", "kH", "dW", "dH"), 2.0)
     layer = to_live(Object("inn.SpatialMaxPooling", Table(_type="torch.FloatTensor", padW=0.0, padH=0.0, **sizes)))
     assert type(layer) is nn.SpatialMaxPooling
     assert layer(torch.randn(1, 5, 5)).shape == (1, 3, 3)
@@ -85,7 +87,9 @@ def test_every_class_that_means_one_of_nn_is_declared_and_there(typename: str) -
     assert hasattr(nn, MEANINGS[typename].typename.removeprefix("nn."))
 
 
-@pytest.mark.parametrize("path", paths(p for p in PUBLIC if "README" not in p.name and p.suffix in (".t7", ".net", ".arm")))
+@pytest.mark.parametrize(
+    "path", paths(p for p in PUBLIC if "README" not in p.name and p.suffix in (".t7", ".net", ".arm"))
+)
 def test_public_files_load_and_are_written_back_as_they_were(path: Any) -> None:
     try:
         graph = t7.load(path)
@@ -94,4 +98,6 @@ def test_public_files_load_and_are_written_back_as_they_were(path: Any) -> None:
         return
     written = to_graph(to_live(graph, unknown="keep"))
     added = {"missing in the first"}  # files of old versions get the fields of today
-    assert [str(d) for d in t7.compare(t7.load(path), written) if d.what not in added and d.role != cs.Role.GRADIENT] == []
+    assert [
+        str(d) for d in t7.compare(t7.load(path), written) if d.what not in added and d.role != cs.Role.GRADIENT
+    ] == []

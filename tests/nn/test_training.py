@@ -110,7 +110,7 @@ def test_flat_parameters_train_the_net(net: Any) -> None:
 
 
 def test_conversions_keep_parameters_on_one_storage(net: Any) -> None:
-    flat, _ = net.get_parameters()
+    net.get_parameters()
     net.double()
     storages = {p.untyped_storage().data_ptr() for p in net.parameters()}
     assert len(storages) == 1
@@ -176,7 +176,9 @@ def test_two_processes_train_one_net() -> None:
         port = free.getsockname()[1]
     with torch.multiprocessing.Manager() as manager:
         results = manager.dict()
-        torch.multiprocessing.spawn(_train, (port, results), nprocs=2)
+        torch.multiprocessing.spawn(  # type: ignore[attr-defined]
+            _train, (port, results), nprocs=2
+        )
         assert results[0] == results[1]
         torch.manual_seed(5)
         net = residual()
@@ -186,6 +188,6 @@ def test_two_processes_train_one_net() -> None:
             torch.nn.functional.nll_loss(net(x), y).backward()
             with torch.no_grad():
                 for p in net.parameters():
-                    p -= 0.1 * p.grad
+                    p.sub_(0.1 * p.grad)
         for ours, theirs in zip(net.parameters(), results[0], strict=True):
             assert torch.allclose(ours, torch.tensor(theirs), atol=1e-5)

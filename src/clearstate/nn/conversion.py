@@ -15,8 +15,8 @@ from .decorators import Decorator
 from .fields import index, plain
 from .module import Module
 from .ownership import mapped, tensors
-from .t7 import CLASSES_OF_DTYPE
 from .tape import describe
+from .writing import CLASSES_OF_DTYPE
 
 DTYPES = {f"torch.{name}Tensor": dtype for dtype, name in reversed(CLASSES_OF_DTYPE.items())}
 """The dtype of each Torch7 tensor class."""

@@ -1,4 +1,4 @@
-"""What of a module goes to a ``.t7`` file besides parameters, buffers and children, under which name, and in which form.
+"""What of a module goes to a ``.t7`` file besides parameters, buffers and children: under which name, in which form.
 
 Names are mechanical: the Lua field ``nInputPlane`` is the attribute ``n_input_plane``. Files count from 1 and Python
 from 0, so a field that holds an index or a dimension says so::
@@ -9,11 +9,15 @@ from 0, so a field that holds an index or a dimension says so::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..formats.t7.classes import snake_case
+import torch
+from torch import Tensor
+
+from ..formats.t7.classes import ClassEntry, snake_case
+from ..roles import Role
 
 
 class Form(Enum):
@@ -68,3 +72,47 @@ def _fields(names: str, form: Form, attributes: Mapping[str, str]) -> dict[str, 
 def merged(cls: type) -> Fields:
     """The fields of a class and of its parents."""
     return {name: f for parent in reversed(cls.__mro__) for name, f in parent.__dict__.get("fields", {}).items()}
+
+
+def of_gradient(name: str) -> str:
+    """The parameter that a gradient belongs to.
+
+    >>> of_gradient("gradWeight"), of_gradient("gradBias")
+    ('weight', 'bias')
+    """
+    return snake_case(name[4:5].lower() + name[5:])
+
+
+def of_role(entry: ClassEntry | None, *roles: Role) -> list[str]:
+    """The fields that a class declares in these roles, its parents' included; not those inside table fields."""
+    return [name for name, role in entry.roles.items() if role in roles and "." not in name] if entry else []
+
+
+def counted_from_zero(value: Any) -> Any:
+    """An index of a file as Python's: 1 less where it is positive.
+
+    >>> counted_from_zero(3), counted_from_zero(-1), counted_from_zero([1, 2])
+    (2, -1, [0, 1])
+    """
+    return _shifted(value, lambda v: v - 1 if v > 0 else v)
+
+
+def counted_from_one(value: Any) -> Any:
+    """An index of Python as files have it: 1 more where it is not negative.
+
+    >>> counted_from_one(2), counted_from_one(-1), counted_from_one({"a": 0})
+    (3, -1, {'a': 1})
+    """
+    return _shifted(value, lambda v: v + 1 if v >= 0 else v)
+
+
+def _shifted(value: Any, shift: Callable[[int], int]) -> Any:
+    if isinstance(value, Tensor):
+        return torch.tensor([shift(v) for v in value.flatten().tolist()], dtype=value.dtype).view_as(value)
+    if isinstance(value, list | tuple):
+        return [_shifted(item, shift) for item in value]
+    if isinstance(value, dict):
+        return {key: _shifted(item, shift) for key, item in value.items()}
+    if isinstance(value, int) and not isinstance(value, bool):
+        return shift(value)
+    return value

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..formats import t7
-from .t7 import read_module, write_module
+from .reading import read_module
+from .writing import write_module
 
 if TYPE_CHECKING:
     from .graph import gModule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -194,7 +195,7 @@ class Module(Stateful):
         _replace_children(made, change, done)
         return made
 
-    def find_modules(self, kind: type | str) -> list[torch.nn.Module]:
+    def find_modules(self, kind: builtins.type[Any] | str) -> list[torch.nn.Module]:
         """All modules of a class (given as the class, or by its Torch7 name), this one included.
 
         >>> import clearstate.nn as nn
@@ -203,7 +204,7 @@ class Module(Stateful):
         """
         if isinstance(kind, str):
             return [m for m in self.modules() if isinstance(m, Stateful) and m.typename == kind]
-        return [m for m in self.modules() if type(m) is kind]
+        return [m for m in self.modules() if m.__class__ is kind]
 
     def list_modules(self) -> list[torch.nn.Module]:
         """All modules, this one first, each once."""

@@ -124,7 +124,7 @@ def empty(own: Tensor) -> Tensor:
     """Takes the storage away from a tensor object; returns the object."""
     if own.numel() or own.dim() != 1:
         try:
-            own.set_()  # type: ignore[no-untyped-call]
+            own.set_()  # type: ignore[call-overload]
         except RuntimeError:
             return torch.empty(0, dtype=own.dtype, device=own.device)
     return own

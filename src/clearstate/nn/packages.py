@@ -5,18 +5,22 @@ cudnn.torch runs nn's layers on cuDNN, inn (imagine-nn) has nn's pooling layers 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..formats.t7.objects import Value
+
+NOTHING: Mapping[str, Value] = MappingProxyType({})
 
 
 class Meaning(NamedTuple):
     """The class of nn, and fields it needs that the other class's files do not have."""
 
     typename: str
-    defaults: dict[str, Value] = {}
+    defaults: Mapping[str, Value] = NOTHING
     """Fields where the file has none."""
-    always: dict[str, Value] = {}
+    always: Mapping[str, Value] = NOTHING
     """Fields whatever the file says: what the other class's forward sets first."""
 
 

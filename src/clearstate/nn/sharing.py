@@ -1,4 +1,4 @@
-"""Memory that parameters share: it stays shared when a module is converted, flattened, or made to share with another."""
+"""Memory that parameters share: it stays shared when a module is converted or flattened."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _moved(values: list[Tensor]) -> Tensor:
     start = 0
     for sharers in distinct(values):
         storage = torch.empty(0, dtype=sharers[0].dtype, device=sharers[0].device).set_(sharers[0].untyped_storage())
-        for group in cover([View(t.storage_offset(), tuple(t.size()), t.stride()) for t in sharers]):
+        for group in cover([View(int(t.storage_offset()), tuple(t.size()), t.stride()) for t in sharers]):
             places.update({id(sharers[i]): (start + offset, stride) for i, (offset, stride) in group.moved.items()})
             pieces += [storage[a:b] for a, b in group.runs]
             start += group.count

@@ -1,4 +1,4 @@
-"""What modules and criterions have in common: two ways to be called, and state that work leaves and `clear_state` drops.
+"""What modules and criterions have in common: two ways to be called, and state that `clear_state` drops.
 
 ``model(x)`` is PyTorch and leaves nothing behind. ``model.forward(x)`` and ``model.backward(x, grad_output)`` are
 Torch7's protocol: the module keeps ``output`` and ``grad_input``, as do the modules inside it, until `clear_state`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -128,7 +129,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
                 or "forward" in self.__dict__
                 or torch._C._get_tracing_state()
             ):
-                return self._call_impl(*inputs, **kwargs)
+                return self._call_impl(*inputs, **kwargs)  # type: ignore[no-untyped-call]
             return self.update_output(*inputs, **kwargs)
         except Exception as error:
             _passed(error, self, outermost)
@@ -270,7 +271,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         from .sharing import SharingKept
 
         fn = fn if isinstance(fn, SharingKept) else SharingKept(fn)
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         own = self.__dict__
         own.pop("_tape", None)
         own.pop("file_type", None)
@@ -292,13 +293,13 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
     @classmethod
     def from_object(cls, made: Any, obj: Any, reading: Any) -> None:
         """Fills a module of this class from an object of a file."""
-        from .t7 import read_module
+        from .reading import read_module
 
         read_module(made, obj, reading)
 
     def to_object(self, obj: Any, writing: Any) -> None:
         """Fills an object of a file from this module."""
-        from .t7 import write_module
+        from .writing import write_module
 
         write_module(self, obj, writing)
 
@@ -354,7 +355,7 @@ def restore(module: torch.nn.Module, name: str, constructed: dict[str, Any]) -> 
 
 
 def _passed(error: Exception, module: Stateful, outermost: bool) -> None:
-    """Notes that an error leaves a module; the outermost one puts the path of the module it began in into its message."""
+    """Notes that an error leaves a module; the outermost puts the path of the one it began in into the message."""
     chain: list[Stateful] = error.__dict__.setdefault("_through", [])
     chain.append(module)
     if not outermost or "_named" in error.__dict__:
@@ -362,7 +363,7 @@ def _passed(error: Exception, module: Stateful, outermost: bool) -> None:
     error.__dict__["_named"] = True
     del error.__dict__["_through"]
     path = []
-    for inner, outer in zip(chain, chain[1:], strict=False):
+    for inner, outer in pairwise(chain):
         path.append(next((name for name, child in outer.named_modules() if child is inner), "?"))
     where = ".".join(reversed(path))
     if where and error.args and isinstance(error.args[0], str):

@@ -15,9 +15,8 @@ from .connections import full as full
 from .connections import one_to_one as one_to_one
 from .connections import oneToOne as oneToOne
 from .connections import random as random
-from .fields import index, plain
+from .fields import counted_from_one, index, plain
 from .module import Module
-from .t7 import counted_from_one
 from .tape import Tape, calls, describe
 
 

@@ -1,0 +1,232 @@
+"""From the object graph of a ``.t7`` file to live modules.
+
+What a field is, says the catalog (`clearstate.formats.t7.classes`); which attribute it is in Python, and in which
+form, the class (`clearstate.nn.fields`). What neither knows travels along in ``extra`` and is written back.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from ..errors import ClearstateError
+from ..formats import t7
+from ..formats.t7.classes import ClassEntry, entry_for, lookup, snake_case
+from ..formats.t7.objects import Boolean, Value, element_type, numeric_class
+from ..roles import Role
+from . import stateful
+from .fields import Form, counted_from_zero, of_gradient, of_role
+from .opaque import Opaque
+from .ownership import adopt, mapped
+from .packages import completed, meant
+from .stateful import KEPT, Stateful
+
+Unknown = Literal["error", "keep"]
+
+
+class UnknownClass(ClearstateError):
+    """A file holds a module of a class that Python does not have."""
+
+    def __init__(self, typename: str) -> None:
+        super().__init__(
+            f"no Python class for {typename}: define one (class {typename.rpartition('.')[2]}(nn.Module, "
+            f'typename="{typename}")), or load with unknown="keep" to carry it along unread'
+        )
+        self.typename = typename
+
+
+class Reading:
+    """One reading: an object of the graph that is met twice becomes one live object."""
+
+    def __init__(self, unknown: Unknown) -> None:
+        self.unknown = unknown
+        self.known: dict[int, Any] = {}
+        self.storages: dict[int, Tensor] = {}
+        self.parameters: dict[int, Parameter] = {}
+        self.read: list[Value] = []  # alive as long as `known` knows them by id
+
+    def parameter(self, tensor: Tensor) -> Parameter:
+        """The parameter that a tensor of the file is; the same one wherever the tensor is met."""
+        if id(tensor) not in self.parameters:
+            self.parameters[id(tensor)] = Parameter(tensor, requires_grad=tensor.is_floating_point())
+        return self.parameters[id(tensor)]
+
+    def merge_shared_parameters(self) -> None:
+        """Makes one parameter of those that are the same memory, as their gradients are: what ``share`` makes.
+
+        To an optimizer they would be two, and be stepped twice. They are written back as two tensors on one storage.
+        """
+        first: dict[Any, Parameter] = {}
+        for module in self.known.values():
+            if not isinstance(module, Stateful):
+                continue
+            for name, parameter in module._parameters.items():
+                if parameter is None or not parameter.numel():
+                    continue
+                key = (_geometry(parameter), None if parameter.grad is None else _geometry(parameter.grad))
+                shared = first.setdefault(key, parameter)
+                if shared is not parameter:
+                    module._parameters[name] = shared
+                    module.__dict__.setdefault("own_tensors", set()).add(name)
+
+    def value(self, value: Value) -> Any:
+        if isinstance(value, float):
+            return int(value) if value.is_integer() and abs(value) < 2**53 else value
+        if isinstance(value, Boolean):
+            return value is Boolean.TRUE
+        if value is None or isinstance(value, bool | str | bytes | t7.Function):
+            return value
+        if id(value) not in self.known:
+            self._make(value)
+        return self.known[id(value)]
+
+    def _make(self, value: Value) -> None:
+        self.read.append(value)
+        if isinstance(value, t7.Tensor):
+            self.known[id(value)] = self._tensor(value)
+        elif isinstance(value, t7.Storage):
+            self.known[id(value)] = value.numpy().tolist() if value.typename == "torch.LongStorage" else value
+        elif isinstance(value, t7.Table):
+            self._table(value)
+        else:
+            self._object(value)
+
+    def _tensor(self, tensor: t7.Tensor) -> Tensor:
+        dtype = tensor.numpy().dtype.newbyteorder("=")
+        if tensor.storage is None or not tensor.size:
+            return torch.from_numpy(np.empty(0, dtype))
+        storage = tensor.storage
+        if id(storage) not in self.storages:
+            self.storages[id(storage)] = torch.from_numpy(np.array(storage.numpy(), dtype))
+        return self.storages[id(storage)].as_strided(tensor.size, tensor.stride, tensor.offset)
+
+    def _table(self, table: t7.Table) -> None:
+        items = table.array()
+        if len(items) == len(table):
+            made: list[Any] = []
+            self.known[id(table)] = made
+            made.extend(self.value(item) for item in items)
+        elif any(isinstance(key, t7.Table) for key in table):
+            self.known[id(table)] = table  # nothing that Python's dicts take for a key
+        else:
+            self.known[id(table)] = entries = {}
+            entries.update({self.value(key): self.value(item) for key, item in table.items()})
+
+    def _object(self, obj: t7.Object) -> None:
+        cls = stateful.CLASSES.get(meant(obj.typename))
+        if cls is not None and isinstance(obj.state, t7.Table):
+            made = cls.__new__(cls)
+            self.known[id(obj)] = made
+            cls.from_object(made, obj, self)
+        elif entry_for(obj.typename, obj.fields) is None:
+            self.known[id(obj)] = obj
+        elif self.unknown == "keep":
+            self.known[id(obj)] = Opaque(obj)
+        else:
+            raise UnknownClass(obj.typename)
+
+
+def _geometry(tensor: Tensor) -> Any:
+    return (tensor.untyped_storage().data_ptr(), tensor.size(), tensor.stride(), tensor.storage_offset())
+
+
+def read_module(module: Stateful, obj: t7.Object, reading: Reading) -> None:
+    """Fills a module, made without its constructor, from an object of a file."""
+    Stateful.__init__(module)
+    own = module.__dict__
+    fields = completed(obj.typename, dict(obj.state))
+    module.upgrade(fields, obj.version)
+    if obj.typename != type(module).typename:
+        own["typename"] = obj.typename
+        own["file_fields"] = frozenset(obj.state)
+    entry = lookup(obj.typename)
+    kind = fields.pop("_type", None)
+    classes = (kind, *(value.typename for value in fields.values() if isinstance(value, t7.Tensor)))
+    own["cuda_file"] = str(next(filter(None, classes), "")).startswith("torch.Cuda")
+    own["file_type"] = kind if isinstance(kind, str) else None
+    if isinstance(kind, str) and numeric_class(kind):
+        dtype = torch.from_numpy(np.empty(0, element_type(kind))).dtype
+        own.update({name: mapped(own[name], lambda t: t.to(dtype)) for name in KEPT})
+    own["has_train"] = "train" in fields
+    own["training"] = fields.pop("train", True) not in (False, 0)
+    own["extra"] = {}
+    fields.pop("modules", None)
+    grads: dict[str, Any] = {}
+    _read_children(module, obj, reading)
+    for name, raw in fields.items():
+        _read_field(module, name, raw, entry, reading, grads)
+    for name, grad in grads.items():
+        parameter = module._parameters.get(name)
+        if parameter is not None and isinstance(grad, Tensor) and grad.shape == parameter.shape:
+            parameter.grad = grad.to(parameter.dtype)
+    for field in module.fields.values():
+        if field.form is not Form.CONSTANT and not hasattr(module, field.attribute):
+            setattr(module, field.attribute, None)
+    for name in sorted(of_role(entry, Role.PARAMETER, Role.BUFFER)):
+        if not hasattr(module, snake_case(name)):
+            _register(module, name, None, Role.PARAMETER, reading)
+    for name in of_role(entry, Role.PARAMETER):  # in Torch7's order, not the file's
+        if snake_case(name) in module._parameters:
+            module._parameters[snake_case(name)] = module._parameters.pop(snake_case(name))
+    module.loaded()
+    module.note_construction()
+
+
+def _read_children(module: Stateful, obj: t7.Object, reading: Reading) -> None:
+    table = obj.state.get("modules")
+    if isinstance(table, t7.Table):
+        for i, child in enumerate(table.array()):
+            module.add_module(str(i), reading.value(child))
+
+
+def _read_field(
+    module: Stateful, name: Any, raw: Value, entry: ClassEntry | None, reading: Reading, grads: dict[str, Any]
+) -> None:
+    if not isinstance(name, str):
+        module.extra[name] = reading.value(raw)
+        return
+    field = module.fields.get(name)
+    role = entry.roles.get(name) if entry else None
+    if role is Role.TRANSIENT:
+        _read_transient(module, name, raw, entry, reading)
+    elif role is Role.GRADIENT:
+        grads[of_gradient(name)] = reading.value(raw)
+    elif field is not None:
+        if field.form is not Form.CONSTANT:
+            value = counted_from_zero(reading.value(raw)) if field.form is Form.INDEX else reading.value(raw)
+            _set(module, field.attribute, value, role)
+    elif role in (Role.PARAMETER, Role.BUFFER, Role.CONSTANT):
+        _register(module, name, reading.value(raw), role, reading)
+    else:
+        module.extra[name] = reading.value(raw)
+
+
+def _set(module: Stateful, attribute: str, value: Any, role: Role | None) -> None:
+    if isinstance(value, Tensor) and role is not Role.PARAMETER:
+        module.register_buffer(attribute, value)
+    else:
+        setattr(module, attribute, value)
+
+
+def _register(module: Stateful, name: str, value: Any, role: Role, reading: Reading) -> None:
+    attribute = snake_case(name)
+    if role is not Role.PARAMETER:
+        _set(module, attribute, value, role)
+    elif value is None or not isinstance(value, Tensor):
+        module.register_parameter(attribute, None)
+    else:
+        module.register_parameter(attribute, reading.parameter(value))
+
+
+def _read_transient(module: Stateful, name: str, raw: Value, entry: ClassEntry | None, reading: Reading) -> None:
+    attribute = snake_case(name)
+    if attribute in ("output", "grad_input"):
+        value = reading.value(raw)
+        own = mapped(value, lambda t: t.detach()) if isinstance(value, Tensor | list | dict) else value
+        module.__dict__[attribute] = adopt(module.__dict__.get(attribute), own)
+    elif attribute in module.transient:
+        module.__dict__[attribute] = adopt(None, reading.value(raw))

@@ -1,0 +1,191 @@
+"""From live modules to the object graph of a ``.t7`` file: every field that Torch7's code for the class expects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..formats import t7
+from ..formats.t7.classes import lookup, snake_case
+from ..formats.t7.clear import LINKED, fresh_value
+from ..formats.t7.data import Held
+from ..formats.t7.objects import Boolean, Value, storage_of
+from ..formats.t7.survey import Path, Place
+from ..roles import Role
+from . import stateful
+from .fields import Field, Form, counted_from_one, of_gradient, of_role
+from .opaque import Opaque
+from .ownership import tensors
+from .stateful import Stateful
+
+CLASSES_OF_DTYPE = {
+    torch.uint8: "Byte",
+    torch.bool: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+    torch.float32: "Float",
+    torch.float64: "Double",
+    torch.float16: "Half",
+}
+
+
+class Writing:
+    """One writing: a live object that is met twice becomes one object of the graph."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, bool], tuple[Any, Value]] = {}
+        self.storages: dict[tuple[int, str], tuple[Any, t7.Storage]] = {}
+        self.zeros: dict[int, Tensor] = {}
+        self.cuda = False
+
+    def gradient(self, parameter: Tensor) -> Value:
+        """A parameter's gradient, zeros where it has none; modules that share a parameter share these too."""
+        if parameter.grad is not None:
+            return self.value(parameter.grad)
+        if id(parameter) not in self.zeros:
+            self.zeros[id(parameter)] = torch.zeros_like(parameter, requires_grad=False)
+        return self.value(self.zeros[id(parameter)])
+
+    def value(self, value: Any) -> Value:
+        if value is None or isinstance(value, bool | str | bytes | t7.Function):
+            return value
+        if isinstance(value, int | float):
+            return float(value)
+        key = (id(value), self.cuda)
+        if key not in self.known:
+            self._make(key, value)
+        return self.known[key][1]
+
+    def _make(self, key: tuple[int, bool], value: Any) -> None:
+        if isinstance(value, t7.Object | t7.Table | t7.Tensor | t7.Storage):
+            self.known[key] = value, value
+        elif isinstance(value, Tensor):
+            self.known[key] = value, self.tensor(value)
+        elif isinstance(value, list | tuple):
+            made = t7.Table()
+            self.known[key] = value, made
+            made.update({float(i): self.value(item) for i, item in enumerate(value, 1)})
+        elif isinstance(value, dict):
+            made = t7.Table()
+            self.known[key] = value, made
+            made.update({_key(k): self.value(item) for k, item in value.items()})
+        elif isinstance(value, Opaque):
+            self.known[key] = value, value.object
+        elif isinstance(value, Stateful) or type(value) in stateful.CLASSES.values():
+            obj = t7.Object(value.typename, t7.Table(), version=value.version)
+            self.known[key] = value, obj
+            value.to_object(obj, self)
+        else:
+            kind = type(value)
+            raise TypeError(f"{kind.__module__}.{kind.__qualname__} has no Torch7 class: it cannot go to a .t7 file")
+
+    def tensor(self, tensor: Tensor) -> t7.Tensor:
+        """A tensor of the class that its dtype has; on a Cuda class where the module came from one, or is on one."""
+        typename = self.typename(tensor)
+        if tensor.dtype is torch.bool:
+            tensor = tensor.byte()
+        if not tensor.numel():
+            return t7.Tensor(typename)
+        storage = tensor.detach().untyped_storage()
+        key = (storage.data_ptr(), typename)
+        if key not in self.storages:
+            flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(storage)
+            made = t7.Storage(storage_of(typename), Held(flat.cpu().numpy()))
+            self.storages[key] = (flat, made)
+        size = tuple(tensor.size()) or (1,)
+        stride = tuple(tensor.stride()) or (1,)
+        where = int(tensor.storage_offset())
+        return t7.Tensor(typename, size, stride, where, self.storages[key][1])
+
+    def typename(self, tensor: Tensor) -> str:
+        """The Torch7 class of a tensor."""
+        name = CLASSES_OF_DTYPE.get(tensor.dtype)
+        if name is None:
+            raise TypeError(f"Torch7 has no tensor of {tensor.dtype}: convert it to another dtype first")
+        if not (self.cuda or tensor.is_cuda):
+            return f"torch.{name}Tensor"
+        return "torch.CudaTensor" if name == "Float" else f"torch.Cuda{name}Tensor"
+
+
+def _key(key: Any) -> Value:
+    if isinstance(key, bool):
+        return Boolean.TRUE if key else Boolean.FALSE
+    return float(key) if isinstance(key, int | float) else key
+
+
+def write_module(module: Stateful, obj: t7.Object, writing: Writing) -> None:
+    """Fills an object of a file from a module: every field that Torch7's code for the class expects."""
+    outer, writing.cuda = writing.cuda, module.__dict__.get("cuda_file", False)
+    entry = lookup(module.typename)
+    state = obj.state
+    state["_type"] = _tensor_type(module, writing)
+    for name in of_role(entry, Role.PARAMETER, Role.BUFFER, Role.CONSTANT):
+        value = getattr(module, snake_case(name), None)
+        if value is not None and name not in module.fields:
+            state[name] = writing.tensor(value) if _is_own(module, name) else writing.value(value)
+    for name in of_role(entry, Role.GRADIENT):
+        parameter: Tensor | None = module._parameters.get(of_gradient(name))
+        if parameter is None and entry and entry.roles.get(name[4:5].lower() + name[5:]) is Role.PARAMETER:
+            parameter = module._buffers.get(of_gradient(name))  # what is learned in Torch7, and a constant here
+        if parameter is not None:
+            grad = parameter.grad
+            own = _is_own(module, snake_case(of_gradient(name)))
+            state[name] = writing.tensor(grad) if grad is not None and own else writing.gradient(parameter)
+    of_another_package = module.__dict__.get("file_fields")
+    for name, field in module.fields.items():
+        if of_another_package is None or name in of_another_package:
+            state[name] = _written(module, field, writing)
+    children = [child for _, child in module.children_in_order()]
+    if children or module.is_container:
+        state["modules"] = t7.Table.of(writing.value(child) for child in children)
+    for name, value in module.__dict__.get("extra", {}).items():
+        state[_key(name)] = writing.value(value)
+    if module.__dict__.get("has_train", True) or not module.training:
+        state["train"] = module.training
+    transient = [
+        (name, fresh)
+        for name, fresh in (entry.transient if entry else {}).items()
+        if "." not in name and name != "modules"  # written with its children above
+    ]
+    for name, fresh in sorted(transient, key=lambda field: field[1].left in LINKED):
+        held = getattr(module, snake_case(name), None)
+        if held is not None:
+            state[name] = writing.value(held)
+        if not isinstance(held, int | float) and not any(t.numel() for t in tensors(held)):
+            state[name] = fresh_value(Place(Path(None, name), state, name, Role.TRANSIENT, fresh, obj))
+    if not module.has_type and not module.__dict__.get("file_type"):
+        del state["_type"]
+    for name in [n for n, v in state.items() if v is None]:
+        del state[name]
+    writing.cuda = outer
+
+
+def _is_own(module: Stateful, name: str) -> bool:
+    """Whether a parameter that is one in Python was a tensor of its own in the file, on shared memory."""
+    return snake_case(name) in module.__dict__.get("own_tensors", ())
+
+
+def _tensor_type(module: Stateful, writing: Writing) -> str:
+    """The class of a module's tensors: what ``_type`` says in a file."""
+    for held in ((*module.parameters(), *module.buffers()), tensors([module.output, module.grad_input])):
+        tensor = next((t for t in held if t.is_floating_point()), None)
+        if tensor is not None:
+            return writing.typename(tensor)
+        if module.__dict__.get("file_type"):
+            return str(module.__dict__["file_type"])
+    return writing.typename(torch.empty(0))
+
+
+def _written(module: Stateful, field: Field, writing: Writing) -> Value:
+    if field.form is Form.CONSTANT:
+        return writing.value(field.constant)
+    value = getattr(module, field.attribute, None)
+    if field.form is Form.INDEX:
+        value = counted_from_one(value)
+    if field.form is Form.LONGS and value is not None:
+        return t7.Storage.of("torch.LongStorage", list(value))
+    return writing.value(value)

@@ -34,14 +34,13 @@ def read(typename: str, **fields: Any) -> Any:
 
 def each_window(input: Tensor, places: tuple[list[tuple[int, int]], ...], of: Callable[[Tensor], Tensor]) -> Tensor:
     """For each plane and each window (its begin and end along each axis), what ``of`` says of its elements."""
-    output = input.new_empty(*input.shape[: -len(places)], *map(len, places))
-    for spot in product(*(range(len(axis)) for axis in places)):
+    results = []
+    for window in product(*places):
         part = input
-        for dim, (axis, i) in enumerate(zip(places, spot, strict=True), -len(places)):
-            begin, end = axis[i]
+        for dim, (begin, end) in enumerate(window, -len(places)):
             part = part.narrow(dim, begin, end - begin)
-        output[(..., *spot)] = of(part.flatten(-len(places)))
-    return output
+        results.append(of(part.flatten(-len(places))))
+    return torch.stack(results, -1).reshape(*input.shape[: -len(places)], *map(len, places))
 
 
 def largest(elements: Tensor) -> Tensor:
@@ -141,7 +140,7 @@ def test_features_that_are_all_zero_have_a_norm_of_zero_and_no_gradient() -> Non
 
 
 def test_fractional_pooling_takes_the_largest_of_windows_between_the_first_and_the_last() -> None:
-    layer = nn.SpatialFractionalMaxPooling(2, 3, 4, 3)
+    layer: Any = nn.SpatialFractionalMaxPooling(2, 3, 4, 3)
     input = random(2, 1, 9, 11)
     output = layer.forward(input)
     for image, samples in enumerate(layer.random_samples[:, 0].tolist()):
@@ -251,7 +250,7 @@ def test_files_from_before_there_was_padding_or_a_ceil_mode() -> None:
 )
 def test_layers_compile_as_one_graph(layer: Any, size: tuple[int, ...]) -> None:
     input = torch.rand(size)
-    compiled = torch.compile(layer, backend="eager", fullgraph=True)
+    compiled: Any = torch.compile(layer, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(input), layer(input))
 
 

@@ -15,7 +15,7 @@ from torch.nn import Parameter
 
 from ..errors import ClearstateError
 from ..formats import t7
-from ..formats.t7.classes import ClassEntry, entry_for, lookup, snake_case
+from ..formats.t7.classes import ClassEntry, Left, entry_for, lookup, snake_case
 from ..formats.t7.objects import Boolean, Value, element_type, numeric_class
 from ..roles import Role
 from . import stateful
@@ -174,6 +174,17 @@ def read_module(module: Stateful, obj: t7.Object, reading: Reading) -> None:
             module._parameters[snake_case(name)] = module._parameters.pop(snake_case(name))
     module.loaded()
     module.note_construction()
+    _forget_work(module, entry)
+
+
+def _forget_work(module: Stateful, entry: ClassEntry | None) -> None:
+    """A file may hold what work left where the constructor leaves nothing, or a number: `clear_state` restores that."""
+    constructed = module.__dict__["_constructed"]
+    for name, fresh in (entry.transient if entry else {}).items():
+        if fresh.left is Left.ABSENT:
+            constructed.pop(snake_case(name), None)
+        elif fresh.left is Left.VALUE and snake_case(name) in constructed:
+            constructed[snake_case(name)] = fresh.detail
 
 
 def _read_children(module: Stateful, obj: t7.Object, reading: Reading) -> None:

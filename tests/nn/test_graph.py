@@ -102,7 +102,7 @@ def test_what_is_wrong_in_a_graph_is_said_when_it_is_built() -> None:
     with pytest.raises(ValueError, match=r"input 1 \(nn.Identity\) does not lead to any output"):
         nn.gModule([x, y], [nn.Tanh()(x)])
     z = nn.Identity()()
-    first, _ = z.split(2)  # type: ignore[misc]
+    first, _ = z.split(2)
     with pytest.raises(ValueError, match="1 of the 2 parts of a split are unused"):
         nn.gModule([z], [first])
     v = nn.Identity()()

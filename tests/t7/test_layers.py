@@ -250,3 +250,13 @@ def test_the_converter_that_a_first_forward_chose_goes() -> None:
     net = Object("nn.Convert", Table(modules=Table.of([chosen]), converter=chosen, nInputDim=2.0, output=full()))
     cs.clear_state(net)
     assert (len(net["modules"]), "converter" in net, net["nInputDim"]) == (0, False, 2.0)
+
+
+def test_clones_of_a_map_table_that_learn_for_themselves_are_no_clones() -> None:
+    def net(shared: bool) -> Object:
+        layers = [Object("nn.Linear", Table(weight=Tensor.of([float(i)]))) for i in range(3)]
+        return Object("nn.MapTable", Table(module=layers[0], modules=Table.of(layers), shared=shared))
+
+    assert len(cs.clear_state(net(shared=True))["modules"]) == 1
+    kept = cs.clear_state(net(shared=False))["modules"]
+    assert [layer["weight"].numpy().tolist() for layer in kept.array()] == [[0], [1], [2]]

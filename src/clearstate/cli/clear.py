@@ -198,13 +198,15 @@ def declare(text: str) -> None:
         role = entry.roles.get(known) if entry else None
         if role is not None and not role.droppable:
             raise cs.ClearstateError(f"--transient {text}: {known} is a {role} of {name}, and never goes")
-    entry = entry or catalog.UNDECLARED
+    left = catalog.emptied(" ".join(fields))
+    if entry is not None:
+        catalog.extend(name, transient=left)
+        return
     roles: dict[str, str] = {}
-    for known, role in entry.roles.items():
+    for known, role in catalog.UNDECLARED.roles.items():
         if role is not cs.Role.TRANSIENT and known not in fields:
             roles[str(role)] = f"{roles.get(str(role), '')} {known}"
-    parent = entry.parent if entry.declared else "nn.Module"
-    catalog.register(name, parent, transient={**entry.transient, **catalog.emptied(" ".join(fields))}, **roles)
+    catalog.register(name, transient={**catalog.UNDECLARED.transient, **left}, **roles)
 
 
 @dataclass(slots=True)

@@ -97,12 +97,15 @@ def storage(names: str, count: int = 0, *, after: str | None = None) -> Transien
     return dict.fromkeys(names.split(), Fresh(Left.STORAGE, count if after is None else after))
 
 
-def clones(names: str, template: str | None = None) -> Transient:
+def clones(
+    names: str, template: str | None = None, when: Callable[[Mapping[Any, Any]], bool] | None = None
+) -> Transient:
     """A table whose template stays and whose clones go.
 
-    The template is the element that the field ``template`` holds too; the first one where none is.
+    The template is the element that the field ``template`` holds too; the first one where none is. Where the table
+    that has the field does not meet ``when``, the clones are no clones, and stay.
     """
-    return dict.fromkeys(names.split(), Fresh(Left.TEMPLATE, template))
+    return dict.fromkeys(names.split(), Fresh(Left.TEMPLATE, template, when=when))
 
 
 def holding(names: str, paths: str) -> Transient:

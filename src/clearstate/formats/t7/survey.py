@@ -151,6 +151,9 @@ def _fields(table: Table, entry: ClassEntry | None, prefix: str, role: Role | No
             continue
         fresh = entry.transient.get(name) if entry else None
         if fresh is not None and fresh.left is Left.TEMPLATE and type(item) is Table:
+            if fresh.when is not None and not fresh.when(table):
+                yield Edge(table, key, item, role, evidence)
+                continue
             template = table.get(fresh.detail)
             at = next((k for k, v in item.items() if v is template and type(k) is float), 1.0)
             yield Edge(table, key, item, role, evidence, None, None, f"{CLONES}{at}")

@@ -234,6 +234,12 @@ register(
 )
 register("nn.PairwiseDistance", transient=table("gradInput") | tensor("diff") | absent("outExpand grad ones"))
 
+
+def shares(module: Mapping[Any, Any]) -> bool:
+    """Whether a MapTable's clones have its template's parameters; with ``shared = false`` they learn their own."""
+    return module.get("shared") is not False
+
+
 # Containers. What a container returns may be a table; its constructor makes a tensor all the same.
 register("nn.Container")
 for name in "Sequential Decorator".split():
@@ -245,7 +251,7 @@ register("nn.DepthConcat", "nn.Concat")
 register("nn.ConcatTable", "nn.Container", transient=table("output"))
 register("nn.Parallel", "nn.Container", transient=absent("totalOutputSize"))
 register("nn.ParallelTable", "nn.Container", transient=table("output gradInput"))
-register("nn.MapTable", "nn.Container", transient=table("output gradInput") | clones("modules", "module"))
+register("nn.MapTable", "nn.Container", transient=table("output gradInput") | clones("modules", "module", shares))
 register("nn.GPU", "nn.Container", transient=COPIES)
 register("nn.NaN", "nn.Decorator")
 register("nn.Bottle", "nn.Decorator", transient=zeros("inShape outShape"))

@@ -18,16 +18,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import models
-from answering import answering
+from answering import EXAMPLE, answering
 from clearing import clearing
 from measure import Row, table
 from opening import opening
 from reading import small_values, whole_files
 
+from nn import modules
+
 
 def rows(folder: Path, quick: bool) -> Iterator[Row]:
     """All measurements, in the order of the table."""
     yield from answering(5 if quick else 15)
+    yield from modules(EXAMPLE, folder, 7 if quick else 25)
     large, small = folder / "large.t7", folder / "small-tensors.t7"
     models.write_model(large, 200_000_000 if quick else 2_000_000_000)
     models.write_model(small, 20_000_000)

@@ -31,7 +31,7 @@ def _ours(path: Path) -> object:
     return t7.load(path)
 
 
-def _ours_in_memory(path: Path) -> object:
+def in_memory(path: Path) -> object:
     """All numbers copied out of the file, as torchfile does."""
     file = t7.open_file(path)
     seen: set[int] = set()
@@ -91,7 +91,7 @@ def whole_files(rounds: int) -> Rows:
 def _compared(what: str, paths: list[Path], rounds: int) -> Rows:
     pairs: list[tuple[float, float, float]] = []
     for path in paths:
-        jobs = [_job(read, path) for read in (_ours, _ours_in_memory, _theirs)]
+        jobs = [_job(read, path) for read in (_ours, in_memory, _theirs)]
         taken = in_turn(rounds, *jobs)
         pairs.append((taken[0], taken[1], taken[2]))
     ours, copied, theirs = (sum(column) for column in zip(*pairs, strict=True))

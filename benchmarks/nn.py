@@ -1,0 +1,132 @@
+"""nn's modules against the same nets of stock ``torch.nn`` modules: what the protocol, its tape and clearing cost.
+
+Both nets have the same weights and get the same batch, in turn, on one thread: what is compared is how they are
+called, not how the machine shares its cores.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nets
+import torch
+from measure import Row, Rows, in_turn, ratio
+from reading import in_memory
+
+import clearstate as cs
+import clearstate.nn as nn
+
+RATE = 1e-3
+
+
+class Pair(NamedTuple):
+    """A net of our modules, the same of stock modules, and a batch for both."""
+
+    name: str
+    ours: nn.Module
+    stock: torch.nn.Module
+    input: torch.Tensor
+    target: torch.Tensor
+    repeats: int
+    """How often a job is done to be timed once."""
+
+
+def pairs(example: Path) -> list[Pair]:
+    """The nets that are measured."""
+    torch.manual_seed(0)
+    digits, resnet = cs.load(example), nets.resnet18(10)
+    return [
+        Pair("digits net", digits, nets.stock_digits(digits), torch.rand(32, 1, 8, 8), torch.arange(32) % 10, 20),
+        Pair("ResNet-18", resnet, nets.stock_resnet18(resnet), torch.rand(4, 3, 64, 64), torch.arange(4), 1),
+    ]
+
+
+def modules(example: Path, folder: Path, rounds: int) -> Rows:
+    """All rows about live modules."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for pair in pairs(example):
+            yield from _called(pair, rounds)
+            yield _cleared(pair, rounds)
+        yield _loaded(folder / "hundred.t7", rounds)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _called(pair: Pair, rounds: int) -> Rows:
+    def forward(net: torch.nn.Module) -> None:
+        with torch.no_grad():
+            net(pair.input)
+
+    jobs = [lambda: forward(pair.ours), lambda: forward(pair.stock)]
+    jobs += [_step(pair.ours, nn.ClassNLLCriterion(), pair), _step(pair.stock, torch.nn.NLLLoss(), pair)]
+    jobs.append(_protocol(pair.ours, nn.ClassNLLCriterion(), pair))
+    repeated = [_repeated(job, pair.repeats) for job in jobs]
+    in_turn(2, *repeated)
+    call, stock_call, step, stock_step, protocol = (s / pair.repeats for s in in_turn(rounds, *repeated))
+    yield ratio(f"{pair.name}: model(x)", call, stock_call, "torch.nn", 1.05)
+    yield ratio("  a training step, torch.optim", step, stock_step, "torch.nn", 1.05)
+    yield ratio("  a training step, forward and backward", protocol, stock_step, "torch.nn", 1.25)
+
+
+def _step(net: torch.nn.Module, loss: Callable[..., Any], pair: Pair) -> Callable[[], None]:
+    optimizer = torch.optim.SGD(net.parameters(), RATE, foreach=False)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(net(pair.input), pair.target).backward()
+        optimizer.step()
+
+    return step
+
+
+def _protocol(net: nn.Module, loss: nn.Criterion, pair: Pair) -> Callable[[], None]:
+    def step() -> None:
+        output = net.forward(pair.input)
+        loss.forward(output, pair.target)
+        net.zero_grad_parameters()
+        net.backward(pair.input, loss.backward(output, pair.target))
+        net.update_parameters(RATE)
+
+    return step
+
+
+def _repeated(job: Callable[[], None], count: int) -> Callable[[], None]:
+    def repeated() -> None:
+        for _ in range(count):
+            job()
+
+    return repeated
+
+
+def _cleared(pair: Pair, rounds: int) -> Row:
+    """Microseconds a module, after a forward and a backward."""
+    work = _protocol(pair.ours, nn.ClassNLLCriterion(), pair)
+    taken = []
+    for _ in range(rounds):
+        work()
+        start = time.perf_counter()
+        pair.ours.clear_state()
+        taken.append(time.perf_counter() - start)
+    count = len(pair.ours.list_modules())
+    each = statistics.median(taken) / count * 1e6
+    return Row("  clear_state()", f"{count} modules", "", each, "microseconds a module", 5)
+
+
+def _loaded(path: Path, rounds: int) -> Row:
+    """A net of 100 modules, as training left it, made alive, against reading all its numbers."""
+    net = nets.hundred()
+    x = torch.rand(32, 128)
+    net.backward(x, torch.ones_like(net.forward(x)))
+    cs.save(net, path)
+    jobs = (lambda: cs.load(path), lambda: in_memory(path))
+    in_turn(1, *jobs)
+    live, read = in_turn(rounds, *jobs)
+    what = f"a net of {len(net.list_modules())} modules, {path.stat().st_size / 1e6:.0f} MB: cs.load"
+    path.unlink()
+    return ratio(what, live, read, "reading its numbers", 2)

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from .module import Module
+from .tape import calls, recording
 
 C = TypeVar("C", bound="Container")
 
@@ -149,8 +151,20 @@ class Sequential(Container):
             self.add(module)
 
     def update_output(self, input: Any) -> Any:
+        if recording():
+            return self._recorded(input, calls.way)
         for module in self._modules.values():
             input = module(input)  # type: ignore[misc]
+        return input
+
+    def _recorded(self, input: Any, tape: Any) -> Any:
+        """Says to the tape which values go to one module only."""
+        alone = True
+        for module in self._modules.values():
+            tape.alone = input if alone and isinstance(module, Module) else None
+            input = module(input)  # type: ignore[misc]
+            alone = type(input) is Tensor and input.grad_fn is not None
+        tape.alone = None
         return input
 
     def to_string(self) -> str:

@@ -7,7 +7,7 @@ Torch7's protocol: the module keeps ``output`` and ``grad_input``, as do the mod
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
@@ -24,7 +24,7 @@ from ..formats.t7.classes import Fresh, Left, lookup
 from .fields import Fields, merged
 from .nodes import as_node
 from .ownership import Kept, adopt, emptied, empty, mapped, tensors
-from .tape import Entry, Slice, Tape, Way, accumulate, calls, gradients, leaf
+from .tape import Entry, Slice, Tape, Way, calls, gradients, leaf
 
 S = TypeVar("S", bound="Stateful")
 
@@ -171,7 +171,8 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         return self.output
 
     def _record(self, tape: Tape, input: Kept, *rest: Any, aliased: bool = False) -> Any:
-        inner = input if aliased else tape.alias(input)
+        inner = input if aliased or input is tape.alone else tape.alias(input)
+        tape.alone = None
         start = len(tape.entries)
         tape.entries.append(None)  # type: ignore[arg-type]
         result = self.update_output(inner, *rest)
@@ -199,15 +200,12 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
                 f"{type(self).__name__}: the last forward ran under torch.no_grad(): nothing to go back on"
             )
         weights = list(self.parameters()) if parameters else []
-        found = gradients(part, grad_output, weights, whose=type(self).__name__)
+        found = gradients(part, grad_output, weights, scale=scale, whose=type(self).__name__)
         if inputs:
-            for entry, grads in zip(part.entries, found.inputs, strict=True):
+            for entry, grads in zip(part.entries, found, strict=True):
                 module = entry.module()
                 if module is not None and "_tape" in module.__dict__:
                     module._keep_grad_input(grads)
-        for parameter, gradient in zip(weights, found.parameters, strict=True):
-            if gradient is not None:
-                accumulate(parameter, gradient, scale)
         return self.grad_input
 
     def _keep_grad_input(self, grads: Kept) -> None:
@@ -237,6 +235,20 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
             if isinstance(module, Stateful):
                 module.clear_own()
         return self
+
+    def kept_names(self) -> Collection[str]:
+        """The attributes that `clear_own` takes care of, and those that are never work: for `clearstate.live`."""
+        return (*KEPT, *self.transient, "_tape", "_former", "_constructed", "extra")
+
+    def kept_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """What the protocol and the ``transient`` fields hold now, by attribute: for `clearstate.live`."""
+        own = self.__dict__
+        part: Slice | None = own.get("_tape")
+        if part is not None:
+            yield from (("<tape>", t) for entry in part.entries[:1] for t in tensors([entry.inner, entry.result]))
+        for name in (*KEPT, *self.transient):
+            for i, tensor in enumerate(tensors(own.get(name))):
+                yield (name if tensor is own[name] else f"{name}[{i}]"), tensor
 
     def clear_own(self) -> None:
         """Drops what work left on this module, not on those inside it."""

@@ -62,11 +62,13 @@ class Entry(NamedTuple):
 class Tape:
     """All calls of one forward, in the order they began."""
 
-    __slots__ = ("__weakref__", "entries", "grad")
+    __slots__ = ("__weakref__", "alone", "entries", "grad")
 
     def __init__(self, grad: bool) -> None:
         self.grad = grad
         self.entries: list[Entry] = []
+        self.alone: Kept = None
+        """A value that the next module to be called is the only one to get: it needs no alias."""
 
     def alias(self, value: Kept) -> Kept:
         """The value with tensors that are nobody else's input, so that gradients can be told apart."""
@@ -95,41 +97,58 @@ def leaf(value: Tensor) -> Tensor:
     return alone.requires_grad_() if alone.is_floating_point() or alone.is_complex() else alone
 
 
-class Gradients(NamedTuple):
-    """Gradients of a slice: for each entry those of its input (in the input's form), and one a parameter."""
-
-    inputs: list[Kept]
-    parameters: list[Tensor | None]
+LARGE = 1 << 16
+"""Elements of a parameter from which its gradient is added as soon as it is there, and does not wait for the others."""
 
 
-def gradients(part: Slice, grad_output: Kept, parameters: Sequence[Tensor], *, whose: str) -> Gradients:
-    """Runs the tape backwards from a module's result.
+def gradients(part: Slice, grad_output: Kept, parameters: Sequence[Tensor], *, scale: float, whose: str) -> list[Kept]:
+    """Runs the tape backwards from a module's result, and adds to the parameters' ``.grad``.
 
     Args:
         part: the module's slice.
         grad_output: gradients of the result's tensors, in the result's form.
         parameters: tensors whose gradients are wanted too.
+        scale: a factor for the parameters' gradients.
         whose: the module's name, for errors.
+
+    Returns:
+        for each entry the gradients of its input, in the input's form.
 
     Raises:
         ValueError: ``grad_output`` has not the form or the shapes of the result.
     """
     entries = part.entries
     outputs, weights = _matched(entries[0].result, grad_output, whose)
-    inputs = [list(tensors(entry.inner)) for entry in entries]
-    wanted = [t for ts in inputs for t in ts if t.requires_grad]
-    sources = [*wanted, *(p for p in parameters if p.requires_grad)]
+    learnt = [parameter for parameter in parameters if parameter.requires_grad]
+    sources = [t for entry in entries for t in tensors(entry.inner) if t.requires_grad]
+    count = len(sources)
+    sources += learnt
     found: list[Tensor | None] = [None] * len(sources)
     if outputs and sources:
-        found = list(torch.autograd.grad(outputs, sources, weights, retain_graph=True, allow_unused=True))
+        hooks = [p.register_hook(_added_at_once(p, scale)) for p in learnt if p.numel() >= LARGE]  # type: ignore[no-untyped-call]
+        try:
+            found = list(torch.autograd.grad(outputs, sources, weights, retain_graph=True, allow_unused=True))
+        finally:
+            for hook in hooks:
+                hook.remove()
+    for parameter, gradient in zip(learnt, found[count:], strict=True):
+        if gradient is not None and parameter.numel() < LARGE:
+            accumulate(parameter, gradient, scale)
     given = iter(found)
 
     def of(tensor: Tensor) -> Tensor:
         grad = next(given) if tensor.requires_grad else None
         return torch.zeros_like(tensor, requires_grad=False) if grad is None else grad
 
-    per_input = [mapped(entry.inner, of) for entry in entries]
-    return Gradients(per_input, [next(given) if p.requires_grad else None for p in parameters])
+    return [mapped(entry.inner, of) for entry in entries]
+
+
+def _added_at_once(parameter: Tensor, scale: float) -> Callable[[Tensor], Tensor]:
+    def add(gradient: Tensor) -> Tensor:
+        accumulate(parameter, gradient, scale)
+        return torch.empty((), dtype=gradient.dtype, device=gradient.device).expand_as(gradient)
+
+    return add
 
 
 def _matched(result: Kept, grad: Kept, whose: str) -> tuple[list[Tensor], list[Tensor]]:

@@ -15,10 +15,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .clearing import Cleared, clear_file, clear_state
+    from .clearing import Cleared, clear_file, clear_state, cleared
     from .errors import ClearstateError, FormatError, WrongFormat
     from .inspecting import inspect
     from .inventory import Entry, Inventory
+    from .live.baseline import Baseline, observe
+    from .live.declared import register
     from .nn.t7 import UnknownClass, load, save
     from .roles import Role
     from .verifying import Verdict, verify
@@ -32,11 +34,15 @@ _ROOMS = {
     "ClearstateError": "errors",
     "FormatError": "errors",
     "WrongFormat": "errors",
+    "Baseline": "live.baseline",
     "UnknownClass": "nn.t7",
     "inspect": "inspecting",
     "Entry": "inventory",
     "Inventory": "inventory",
+    "cleared": "clearing",
     "load": "nn.t7",
+    "observe": "live.baseline",
+    "register": "live.declared",
     "save": "nn.t7",
     "Role": "roles",
     "Verdict": "verifying",
@@ -44,6 +50,7 @@ _ROOMS = {
 }
 
 __all__ = [
+    "Baseline",
     "Cleared",
     "ClearstateError",
     "Entry",
@@ -55,8 +62,11 @@ __all__ = [
     "WrongFormat",
     "clear_file",
     "clear_state",
+    "cleared",
     "inspect",
     "load",
+    "observe",
+    "register",
     "save",
     "verify",
 ]

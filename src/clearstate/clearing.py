@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar, cast
 
 from .errors import ClearstateError
 from .inspecting import is_module, open_path
 from .inventory import Inventory
 from .roles import DROPPED_BY_DEFAULT, Role
+
+if TYPE_CHECKING:
+    from .live.baseline import Baseline
 
 T = TypeVar("T")
 Roles = Iterable["Role | str"]
@@ -53,38 +57,88 @@ def _role(word: Role | str) -> Role:
         raise ValueError(f"{word!r} is no role; the roles are {', '.join(map(str, Role))}") from None
 
 
-def clear_state(model: T, *, drop: Roles = (), keep: Roles = (), collect: bool = False) -> T:
+def clear_state(
+    model: T,
+    *,
+    sample: Any = None,
+    baseline: Baseline | None = None,
+    drop: Roles = (),
+    keep: Roles = (),
+    collect: bool = False,
+    dry_run: bool = False,
+) -> T:
     """Drops what work left behind on a model, in place, and returns the model.
 
     Args:
-        model: a module of `clearstate.nn`, or an object graph that `clearstate.formats.t7.load` returned.
+        model: any ``torch.nn.Module``, or an object graph that `clearstate.formats.t7.load` returned.
+        sample: an input of the module (a tuple: several): what the module gives the same numbers without goes, too.
+        baseline: what `observe` gave: what appeared or changed since goes, and is put back to what it was.
         drop: roles to drop besides the default ones: ``gradient``, ``code``.
         keep: default roles to leave: ``optimizer``, ``slack``, ...
         collect: for modules: also collect garbage, and give the device's cached memory back.
+        dry_run: only try it, on a stand-in for the module; raises what it would raise.
 
     Raises:
         TypeError: the argument is nothing that clearstate clears; says which function takes it.
-        ValueError: a word in ``drop`` or ``keep`` is no role that can be dropped.
+        ValueError: a word in ``drop`` or ``keep`` is no role that can be dropped; a sample or a baseline for a file.
+        ClearstateError: something on the module cannot be cleared; the module is as it was.
 
-    >>> from clearstate.formats import t7
-    >>> net = t7.Object("nn.Identity", t7.Table(output=t7.Tensor.of([1.0, 2.0])))
-    >>> clear_state(net)["output"]
-    Tensor('torch.DoubleTensor', empty)
+    >>> import torch
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> layer.last = layer(torch.ones(2))
+    >>> clear_state(layer) is layer, hasattr(layer, "last")
+    (True, False)
     """
     from .formats import t7
 
     dropped = roles_to_drop(drop, keep)
     if isinstance(model, t7.Object | t7.Table | t7.Tensor | t7.Storage | t7.Function):
-        t7.clear(model, dropped)
+        if sample is not None or baseline is not None:
+            raise ValueError("a sample or a baseline is for modules: nothing runs in a file")
+        if not dry_run:
+            t7.clear(model, dropped)
         return model
     if isinstance(model, str | os.PathLike):
         raise TypeError(f"clear_state takes a model; for a file call clear_file({str(model)!r}, ...)")
-    if is_module(model):
-        from .nn.clearing import clear
+    if not is_module(model):
+        raise TypeError(f"clear_state takes a module or an object graph of clearstate.formats.t7, not {_named(model)}")
+    from .live.clearing import clear
+    from .live.shadow import shadow
 
-        clear(cast(Any, model), dropped, collect=collect)
-        return model
-    raise TypeError(f"clear_state takes a module or an object graph of clearstate.formats.t7, not {_named(model)}")
+    module = cast(Any, model)
+    target = shadow(module)[0] if dry_run else module
+    clear(target, dropped, sample=sample, baseline=baseline, collect=collect)
+    return model
+
+
+@contextmanager
+def cleared(model: T, **how: Any) -> Iterator[T]:
+    """A cleared stand-in for a model, to save it in the middle of training: the model itself stays as it is.
+
+    The stand-in shares all parameters and buffers with the model; no tensor is copied.
+
+    >>> import torch
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> layer.last = layer(torch.ones(2))
+    >>> with cleared(layer) as light:
+    ...     hasattr(light, "last"), light.weight is layer.weight
+    (False, True)
+    >>> layer.last is not None
+    True
+
+    Args:
+        model: any module.
+        how: the arguments of `clear_state`.
+
+    Raises:
+        TypeError: the argument is no module.
+    """
+    from .live.shadow import shadow
+
+    if not is_module(model):
+        raise TypeError(f"cleared takes a module, not {_named(model)}; for a file call clear_file")
+    stand_in, _ = shadow(cast(Any, model))
+    yield cast(T, clear_state(stand_in, **how))
 
 
 def _named(value: Any) -> str:

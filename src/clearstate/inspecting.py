@@ -37,7 +37,7 @@ def inspect(what: Any, *, long_size: Literal[4, 8] | None = None) -> Inventory:
     if isinstance(what, t7.Object | t7.Table | t7.Tensor | t7.Storage | t7.Function):
         return t7.inspect(what, getattr(what, "typename", "table"))
     if is_module(what):
-        from .nn.inventory import inspect as inspect_module
+        from .live.inventory import inspect as inspect_module
 
         return inspect_module(what)
     raise TypeError(

@@ -25,9 +25,11 @@ class Entry:
         role: what it is for.
         bytes: bytes it is the first to use; a view of memory counted elsewhere has 0.
         evidence: how the role was found out: ``declared`` by the catalog or the class, ``structural`` (from what it
-            is), ``guessed`` from its name, or ``none``.
+            is), ``guessed`` from its name, or ``none``; of live modules also ``alias`` (it is memory of a parameter
+            or a buffer), ``computed`` (it has a graph), ``observed`` (it came after a baseline) and ``proved``.
         dtype: element type of a tensor (``float32``).
         shape: sizes of a tensor.
+        device: where a live tensor is (``cuda:0``).
     """
 
     path: str
@@ -38,6 +40,7 @@ class Entry:
     evidence: str
     dtype: str | None = None
     shape: tuple[int, ...] | None = None
+    device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from .formats import t7
+from .live.inventory import inspect
 from .nn import Criterion
-from .nn.inventory import inspect
 from .nn.ownership import Kept, mapped, tensors
 from .nn.stateful import KEPT, Stateful
 from .nn.t7 import to_graph, to_live

@@ -231,7 +231,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         >>> net.forward(x) is out, out
         (True, tensor([1., 1., 1.]))
         """
-        for module in self.modules():
+        for module in inside(self):
             if isinstance(module, Stateful):
                 module.clear_own()
         return self
@@ -261,8 +261,13 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
                     own[name] = empty(held)
             elif held is not None and held != []:
                 self._empty(name, held)
-        for name in self.transient:
-            restore(self, name, own.get("_constructed", {}))
+        if self.transient:
+            constructed = own.get("_constructed", {})
+            for name in self.transient:
+                if name in constructed:
+                    restore(self, name, constructed)
+                elif name in own:
+                    del own[name]
 
     def _empty(self, name: str, held: Kept) -> None:
         own = self.__dict__
@@ -339,6 +344,17 @@ KEPT = {"output": "output", "grad_input": "gradInput"}
 
 UNSAVED = frozenset(("_tape", "_former"))
 """What a module never takes along into a copy or a file."""
+
+
+def inside(module: torch.nn.Module) -> list[torch.nn.Module]:
+    """A module and all modules inside, each once: as ``modules()``, in less time."""
+    found, seen = [module], {module}
+    for outer in found:  # which grows
+        for child in outer._modules.values():
+            if child is not None and child not in seen:
+                seen.add(child)
+                found.append(child)
+    return found
 
 
 def as_constructed(fresh: Fresh | None) -> Kept:

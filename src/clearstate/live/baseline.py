@@ -1,0 +1,112 @@
+"""A baseline: what hangs on a model's modules at one time, to tell later what work added."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..roles import Role
+from .holdings import Attribute, attributes, modules
+
+Mark = tuple[int, int, tuple[int, ...]]
+"""What tells whether a tensor is the same and unchanged: its identity, version and shape."""
+
+
+class Baseline:
+    """The attributes of every module of a model at one time; `observe` makes one."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, str], tuple[Any, tuple[Mark, ...]]] = {}
+        self.modules: dict[int, torch.nn.Module] = {}
+
+    def note(self, model: torch.nn.Module) -> None:
+        """Takes the model's state of now as the baseline."""
+        self.known.clear()
+        self.modules = {id(module): module for _, module in modules(model)}
+        for attribute in attributes(model):
+            self.known[id(attribute.module), attribute.name] = _remembered(attribute.value), _marks(attribute)
+
+    def knows(self, module: torch.nn.Module) -> bool:
+        """Whether the module was part of the model then."""
+        return id(module) in self.modules
+
+    def role_of(self, attribute: Attribute) -> Role | None:
+        """Transient for what appeared or changed since, constant for what did not, ``None`` for modules not known."""
+        if not self.knows(attribute.module):
+            return None
+        then = self.known.get((id(attribute.module), attribute.name))
+        return Role.CONSTANT if then is not None and then[1] == _marks(attribute) else Role.TRANSIENT
+
+    def value(self, attribute: Attribute) -> tuple[bool, Any]:
+        """Whether the attribute was there then, and its value of then."""
+        then = self.known.get((id(attribute.module), attribute.name))
+        return (False, None) if then is None else (True, then[0])
+
+
+def _marks(attribute: Attribute) -> tuple[Mark, ...]:
+    return tuple((id(f.tensor), _version(f.tensor), tuple(f.tensor.shape)) for f in attribute.tensors())
+
+
+def _version(tensor: Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _remembered(value: Any) -> Any:
+    """The value, or for tables a shallow copy: what is in them may change."""
+    return copy.copy(value) if isinstance(value, list | dict | set) else value
+
+
+@contextmanager
+def observe(model: torch.nn.Module | None = None) -> Iterator[Baseline]:
+    """A baseline of a model before work: what appears on it or changes afterwards is transient.
+
+    Put it around the first forward or a training step, and give what it yields to `clear_state`:
+
+    >>> import clearstate as cs
+    >>> class Layer(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         self.seen = x.detach().clone()
+    ...         return 2 * x
+    >>> layer = Layer()
+    >>> with cs.observe(layer) as baseline:
+    ...     _ = layer(torch.ones(2))
+    >>> cs.clear_state(layer, baseline=baseline)
+    Layer()
+    >>> hasattr(layer, "seen")
+    False
+
+    Args:
+        model: the model; without one, the baseline is taken of the models that are constructed inside.
+
+    Raises:
+        TypeError: the argument is no module.
+    """
+    if model is not None and not isinstance(model, torch.nn.Module):
+        raise TypeError(f"observe takes a torch.nn.Module, not {type(model).__name__}")
+    baseline = Baseline()
+    if model is not None:
+        baseline.note(model)
+        yield baseline
+        return
+    made: list[torch.nn.Module] = []
+    original = torch.nn.Module.__init__
+
+    def noting(self: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        made.append(self)
+
+    torch.nn.Module.__init__ = noting  # type: ignore[method-assign]
+    try:
+        yield baseline
+    finally:
+        torch.nn.Module.__init__ = original  # type: ignore[method-assign]
+    for module in made:
+        baseline.modules[id(module)] = module
+        for name, value in module.__dict__.items():
+            attribute = Attribute("", module, name, value)
+            baseline.known[id(module), name] = _remembered(value), _marks(attribute)

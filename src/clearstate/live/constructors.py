@@ -1,0 +1,106 @@
+"""What a class's constructors leave in an attribute, read off their bytecode: nothing is run.
+
+``self.attention = None`` in ``__init__`` says that ``None`` is what to put back; an attribute that no constructor
+stores was made later, and goes altogether.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Hashable
+from enum import Enum
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+
+class Left(Enum):
+    """What is known of an attribute after construction."""
+
+    NOTHING = "no constructor stores it"
+    SOMETHING = "a constructor stores a value that is computed"
+
+
+def stores(cls: type) -> dict[str, Callable[[], Any] | Left]:
+    """For each attribute that a class's constructors store, what makes its value, or `Left.SOMETHING`.
+
+    >>> class Layer:
+    ...     def __init__(self, scale):
+    ...         self.scale = scale
+    ...         self.attention = None
+    ...         self.maps = {}
+    >>> made = stores(Layer)
+    >>> made["scale"], made["attention"](), made["maps"]()
+    (<Left.SOMETHING: 'a constructor stores a value that is computed'>, None, {})
+    """
+    return _stores(cls)
+
+
+@lru_cache(maxsize=4096)
+def _stores(cls: Hashable) -> dict[str, Callable[[], Any] | Left]:
+    assert isinstance(cls, type)
+    found: dict[str, Callable[[], Any] | Left] = {}
+    for parent in reversed(cls.__mro__):
+        for name in ("__init__", "__post_init__", "reset_parameters"):
+            method = parent.__dict__.get(name)
+            code = getattr(method, "__code__", None)
+            if isinstance(code, CodeType) and not parent.__module__.startswith("torch.nn."):
+                found.update(_stored(code))
+    return found
+
+
+def _stored(code: CodeType) -> dict[str, Callable[[], Any] | Left]:
+    found: dict[str, Callable[[], Any] | Left] = {}
+    before: list[dis.Instruction] = []
+    for step in dis.get_instructions(code):
+        if step.opname in ("CACHE", "RESUME", "EXTENDED_ARG", "NOP"):
+            continue
+        if step.opname == "STORE_ATTR":
+            value = _made_by(before)
+            name = str(step.argval)
+            found[name] = value if name not in found or found[name] == value else Left.SOMETHING
+        before.append(step)
+    return found
+
+
+def _made_by(before: list[dis.Instruction]) -> Callable[[], Any] | Left:
+    """What makes the value that is stored: the instruction before the one that loads ``self``."""
+    if len(before) < 2 or not before[-1].opname.startswith("LOAD_FAST") or before[-1].argval != "self":
+        return Left.SOMETHING
+    step = before[-2]
+    if step.opname in ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"):
+        value = step.argval
+        return lambda: value
+    empty = {"BUILD_LIST": list, "BUILD_MAP": dict}.get(step.opname)
+    return empty if empty is not None and step.arg == 0 else Left.SOMETHING
+
+
+def names(cls: type) -> frozenset[str]:
+    """Every name and text that a class's own methods mention: its author knows of these.
+
+    >>> class Layer:
+    ...     def __init__(self):
+    ...         self.register_buffer("total_ops", None)
+    >>> "total_ops" in names(Layer)
+    True
+    """
+    return _names(cls)
+
+
+@lru_cache(maxsize=4096)
+def _names(cls: Hashable) -> frozenset[str]:
+    assert isinstance(cls, type)
+    found: set[str] = set()
+    for parent in cls.__mro__:
+        if parent.__module__.startswith("torch.nn.modules.module"):
+            continue
+        codes = [c for m in parent.__dict__.values() if isinstance(c := getattr(m, "__code__", None), CodeType)]
+        while codes:
+            code = codes.pop()
+            found.update(code.co_names)
+            for constant in code.co_consts:
+                if isinstance(constant, str):
+                    found.add(constant)
+                elif isinstance(constant, CodeType):
+                    codes.append(constant)
+    return frozenset(found)

@@ -1,0 +1,68 @@
+"""What hangs on a model and is no tensor: hooks, patched forwards, trainers, open files. Reported, never taken."""
+
+from __future__ import annotations
+
+import io
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .holdings import INTERNAL, modules, parts
+
+HOOKS = {
+    "_forward_hooks": "forward hook",
+    "_forward_pre_hooks": "forward pre-hook",
+    "_backward_hooks": "backward hook",
+    "_backward_pre_hooks": "backward pre-hook",
+    "_state_dict_hooks": "state_dict hook",
+    "_state_dict_pre_hooks": "state_dict pre-hook",
+    "_load_state_dict_pre_hooks": "load_state_dict pre-hook",
+    "_load_state_dict_post_hooks": "load_state_dict post-hook",
+}
+"""Where PyTorch keeps hooks, and what they are."""
+
+
+def notes(model: torch.nn.Module) -> Iterator[str]:
+    """One line for each thing, with the path that keeps it.
+
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> layer.forward = lambda x: x
+    >>> _ = layer.register_forward_hook(print)
+    >>> list(notes(layer))
+    ['a forward hook, print, hangs on the model itself', 'forward of the model itself is patched']
+    """
+    for path, module in modules(model):
+        whose = path or "the model itself"
+        for table, what in HOOKS.items():
+            for hook in list(module.__dict__.get(table, {}).values()):
+                yield f"a {what}, {_name(hook)}, hangs on {whose}"
+        for name, value in list(module.__dict__.items()):
+            if name == "forward":
+                yield f"forward of {whose} is patched"
+            elif name not in INTERNAL and (kind := _kind(value)) is not None:
+                yield f"{path + '.' if path else ''}{name} is {kind}"
+
+
+def _name(hook: Any) -> str:
+    return str(getattr(hook, "__qualname__", type(hook).__qualname__))
+
+
+def _kind(value: Any, depth: int = 0) -> str | None:
+    """What a value is, where it does not belong on a model that is to be copied, pickled or sent."""
+    if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>":
+        return "a lambda, which cannot be pickled"
+    if isinstance(value, io.IOBase):
+        return "an open file"
+    if isinstance(value, torch.optim.Optimizer):
+        return f"an optimizer ({type(value).__qualname__})"
+    if isinstance(value, torch.utils.data.DataLoader):
+        return "a data loader"
+    if isinstance(value, types.GeneratorType):
+        return "a generator, which cannot be copied or pickled"
+    if depth < 2 and not isinstance(value, torch.Tensor | torch.nn.Module | str | bytes | type):
+        for step, item in parts(value):
+            if (what := _kind(item, depth + 1)) is not None:
+                return f"{'an object' if hasattr(value, '__dict__') else 'a table'} that holds {what} ({step})"
+    return None

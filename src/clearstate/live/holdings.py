@@ -1,0 +1,148 @@
+"""Everything that hangs on the modules of a model besides parameters, buffers and children, and where it hangs.
+
+A *place* is a reference that can be taken away: an attribute of a module, an entry of a list or a dict, a field of an
+object that an attribute holds. Places of one attribute are found together, since what an attribute is, is decided
+as a whole: a cache is one thing, whatever it is made of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+INTERNAL = frozenset(torch.nn.Module().__dict__) | {"_is_full_backward_hook", "_forward_hooks_always_called"}
+"""What PyTorch itself keeps on every module."""
+
+OPAQUE = (
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    bool,
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    torch.device,
+    torch.dtype,
+    torch.Size,
+    torch.Generator,
+    io.IOBase,
+)
+"""Types that hold no tensors of a model's work, or nothing that could be looked into."""
+
+DEEPEST = 8
+"""How deep objects inside objects are looked into."""
+
+WIDEST = 10_000
+"""How many entries of one attribute are looked at."""
+
+
+class Found(NamedTuple):
+    """A tensor inside an attribute: the steps from the attribute to it, and the tensor."""
+
+    steps: tuple[str, ...]
+    tensor: Tensor
+
+
+class Attribute(NamedTuple):
+    """An attribute of a module that is neither parameter, buffer nor child."""
+
+    path: str
+    module: torch.nn.Module
+    name: str
+    value: Any
+
+    @property
+    def where(self) -> str:
+        """The path of the attribute, from the model."""
+        return f"{self.path}.{self.name}" if self.path else self.name
+
+    def tensors(self) -> list[Found]:
+        """All tensors in it, each once."""
+        return list(_look(self.value, (), set(), [WIDEST]))
+
+
+def modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Every module once, with its path; also of modules half built or that hold themselves."""
+    met: set[int] = set()
+    stack = [("", model)]
+    while stack:
+        path, module = stack.pop()
+        if id(module) in met:
+            continue
+        met.add(id(module))
+        yield path, module
+        children = [(name, child) for name, child in module.__dict__.get("_modules", {}).items() if child is not None]
+        stack += [(f"{path}.{name}" if path else name, child) for name, child in reversed(children)]
+
+
+def attributes(model: torch.nn.Module) -> Iterator[Attribute]:
+    """The attributes of every module that PyTorch does not keep itself.
+
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> layer.seen = [torch.ones(3)]
+    >>> [(a.where, a.tensors()[0].steps) for a in attributes(layer) if a.name == "seen"]
+    [('seen', ('[0]',))]
+    """
+    for path, module in modules(model):
+        for name, value in list(module.__dict__.items()):
+            if name not in INTERNAL:
+                yield Attribute(path, module, name, value)
+
+
+def _look(value: Any, steps: tuple[str, ...], met: set[int], left: list[int]) -> Iterator[Found]:
+    if isinstance(value, Tensor):
+        if id(value) not in met:
+            met.add(id(value))
+            yield Found(steps, value)
+        return
+    if value is None or isinstance(value, (*OPAQUE, torch.nn.Module)) or len(steps) > DEEPEST:
+        return
+    if id(value) in met:
+        return
+    met.add(id(value))
+    for step, item in parts(value):
+        left[0] -= 1
+        if left[0] < 0:
+            return
+        yield from _look(item, (*steps, step), met, left)
+
+
+def parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """What a container or an object holds, with the step to it."""
+    if isinstance(value, Mapping):
+        yield from ((f"[{key!r}]", item) for key, item in list(value.items()))
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from ((f"[{i}]", item) for i, item in enumerate(list(value)))
+    elif dataclasses.is_dataclass(value):
+        yield from ((f".{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value) if hasattr(value, f.name))
+    elif hasattr(value, "__dict__"):
+        yield from ((f".{name}", item) for name, item in list(vars(value).items()))
+
+
+def storage_key(tensor: Tensor) -> tuple[str, int] | None:
+    """What tells a tensor's memory from others'; ``None`` where it has none (meta tensors, empty ones)."""
+    try:
+        storage = tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):  # tensor subclasses and layouts without a storage of their own
+        return None
+    pointer = storage.data_ptr() if tensor.device.type != "meta" else 0
+    return (str(tensor.device), pointer) if pointer else None
+
+
+def nbytes(tensor: Tensor) -> int:
+    """Bytes of a tensor's elements.
+
+    >>> nbytes(torch.ones(3))
+    12
+    """
+    return tensor.numel() * tensor.element_size()

@@ -1,0 +1,82 @@
+"""A shadow of a model: the same parameters, other modules. Whatever is done to the shadow, the model stays."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from typing import Any, TypeVar
+
+import torch
+
+M = TypeVar("M", bound=torch.nn.Module)
+
+TABLES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
+
+
+def shadow(model: M, *, own_buffers: bool = False) -> tuple[M, dict[int, torch.nn.Module]]:
+    """A model of the same classes whose modules and tables are new, and whose tensors are the model's own.
+
+    Args:
+        model: any module; shared modules are shared in the shadow, too.
+        own_buffers: give the shadow copies of the buffers, so that running it changes none of the model's.
+
+    Returns:
+        the shadow, and for each module of the model (by id) its shadow.
+
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> other, _ = shadow(layer)
+    >>> other is layer, other.weight is layer.weight
+    (False, True)
+    """
+    made: dict[int, Any] = {}
+    memo: dict[int, Any] = {}
+    _shadow_module(model, made, memo, own_buffers)
+    for new in list(made.values()):
+        for name, value in list(new.__dict__.items()):
+            if name not in TABLES and name != "_modules":
+                new.__dict__[name] = _shadow_value(value, made, memo, own_buffers)
+    return made[id(model)], made
+
+
+def _shadow_module(module: torch.nn.Module, made: dict[int, Any], memo: dict[int, Any], own_buffers: bool) -> Any:
+    stack = [module]
+    while stack:
+        old = stack.pop()
+        if id(old) in made:
+            continue
+        new = made[id(old)] = old.__class__.__new__(old.__class__)
+        new.__dict__.update(old.__dict__)
+        for table in TABLES:
+            if table in new.__dict__:
+                new.__dict__[table] = copy.copy(new.__dict__[table])
+        if own_buffers:
+            buffers = new.__dict__.get("_buffers", {})
+            buffers.update({name: b.detach().clone() for name, b in buffers.items() if b is not None})
+        stack += [child for child in old.__dict__.get("_modules", {}).values() if child is not None]
+    for new in list(made.values()):
+        children = new.__dict__.get("_modules")
+        if children is not None:
+            renewed = OrderedDict((name, made.get(id(child), child)) for name, child in children.items())
+            new.__dict__["_modules"] = renewed if isinstance(children, OrderedDict) else dict(renewed)
+    return made[id(module)]
+
+
+def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], own_buffers: bool) -> Any:
+    """The value with its tables copied, its bound methods and modules those of the shadow, its tensors the same."""
+    if id(value) in made:
+        return made[id(value)]
+    if id(value) in memo:
+        return memo[id(value)]
+    method_of = getattr(value, "__self__", None)
+    if isinstance(method_of, torch.nn.Module) and id(method_of) in made and hasattr(value, "__func__"):
+        return value.__func__.__get__(made[id(method_of)])
+    if type(value) in (list, set, dict, OrderedDict):
+        new = memo[id(value)] = copy.copy(value)
+        if isinstance(value, dict):
+            new.update({key: _shadow_value(item, made, memo, own_buffers) for key, item in value.items()})
+        elif isinstance(value, list):
+            new[:] = [_shadow_value(item, made, memo, own_buffers) for item in value]
+        return new
+    if type(value) is tuple:
+        return tuple(_shadow_value(item, made, memo, own_buffers) for item in value)
+    return value

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .inventory import Entry, Inventory
     from .live.baseline import Baseline, observe
     from .live.declared import register
+    from .live.wrappers import unwrap
     from .nn.t7 import UnknownClass, load, save
     from .roles import Role
     from .verifying import Verdict, verify
@@ -46,6 +47,7 @@ _ROOMS = {
     "save": "nn.t7",
     "Role": "roles",
     "Verdict": "verifying",
+    "unwrap": "live.wrappers",
     "verify": "verifying",
 }
 
@@ -68,6 +70,7 @@ __all__ = [
     "observe",
     "register",
     "save",
+    "unwrap",
     "verify",
 ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from ..errors import ClearstateError
 from ..roles import Role
 from .baseline import Baseline
 from .constructors import Left, stores
-from .declared import is_its_own_keeper, left_by_a_profiler
+from .declared import COUNTERS, is_its_own_keeper, left_by_a_profiler
 from .evidence import Judged, judge
 from .holdings import Attribute, modules
 
@@ -68,8 +68,7 @@ def clear(
                 at = judged.attribute.where
                 _drop(judged, baseline, done)
             at = "what modules keep themselves"
-            _clear_keepers(model)
-            _forget_counters(model, done)
+            _clear_keepers(_forget_counters(model, done))
     except Exception as error:
         for undo in reversed(done):
             undo()
@@ -84,10 +83,9 @@ def clear(
         empty_caches()
 
 
-def _clear_keepers(model: torch.nn.Module) -> None:
-    for _, module in modules(model):
-        if is_its_own_keeper(module):
-            module.clear_own()  # type: ignore[operator]
+def _clear_keepers(keepers: Iterable[Any]) -> None:
+    for module in keepers:
+        module.clear_own()
 
 
 def _drop(judged: Judged, baseline: Baseline | None, done: list[Undo]) -> None:
@@ -147,13 +145,18 @@ def _refill(table: Any, then: Any, done: list[Undo]) -> None:
     done.append(lambda: fill(old))
 
 
-def _forget_counters(model: torch.nn.Module, done: list[Undo]) -> None:
-    """Takes away the buffers that profilers registered."""
+def _forget_counters(model: torch.nn.Module, done: list[Undo]) -> list[torch.nn.Module]:
+    """Takes away the buffers that profilers registered; gives the modules that clear themselves."""
+    keepers = []
     for _, module in modules(model):
-        buffers = module.__dict__.get("_buffers", {})
-        for name in [name for name in buffers if left_by_a_profiler(module, name)]:
-            value = buffers.pop(name)
-            done.append(lambda buffers=buffers, name=name, value=value: buffers.__setitem__(name, value))  # type: ignore[misc]
+        buffers = module.__dict__.get("_buffers")
+        if buffers and not COUNTERS.isdisjoint(buffers):
+            for name in [name for name in buffers if left_by_a_profiler(module, name)]:
+                value = buffers.pop(name)
+                done.append(lambda buffers=buffers, name=name, value=value: buffers.__setitem__(name, value))  # type: ignore[misc]
+        if is_its_own_keeper(module):
+            keepers.append(module)
+    return keepers
 
 
 def empty_caches() -> None:

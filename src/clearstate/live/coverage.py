@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..formats.t7.coverage import View, cover
+from ..formats.coverage import View, cover
 
 
 def fresh_bytes(tensors: Sequence[Tensor]) -> tuple[list[int], int]:

@@ -94,9 +94,11 @@ def role_of(module: torch.nn.Module, name: str) -> Role | None:
 
 def left_by_a_profiler(module: torch.nn.Module, name: str) -> bool:
     """Whether an attribute or buffer is a profiler's: named as those name theirs, and unknown to the module's class."""
+    if name not in COUNTERS:
+        return False
     from .constructors import names
 
-    return name in COUNTERS and name not in names(type(module))
+    return name not in names(type(module))
 
 
 def is_its_own_keeper(module: Any) -> bool:

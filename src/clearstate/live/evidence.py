@@ -10,16 +10,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..roles import Role
-from .declared import is_its_own_keeper, left_by_a_profiler, role_of
-from .holdings import Attribute, Found, attributes, modules, storage_key
+from .declared import declaration, is_its_own_keeper, left_by_a_profiler, role_of
+from .holdings import INTERNAL, Attribute, Found, is_plain, modules, storage_key
 
 if TYPE_CHECKING:
     from .baseline import Baseline
@@ -50,24 +51,28 @@ def judge(
         baseline: what was there before, from `observe`.
         proved: attributes (id of the module, name) without which a run gave the same numbers.
     """
-    own = own_memory(model)
-    found = []
-    for attribute in attributes(model):
-        if is_its_own_keeper(attribute.module) and _kept_by_itself(attribute):
-            continue
-        declared = role_of(attribute.module, attribute.name)
-        tensors = attribute.tensors()
-        if tensors or declared is Role.TRANSIENT:
-            found.append(_judged(attribute, tensors, own, declared, baseline, proved))
-    return found
+    holding = list(_holding(model))
+    own = own_memory(model) if holding else set()
+    return [_judged(attribute, tensors, own, baseline, proved) for attribute, tensors in holding]
 
 
-def _kept_by_itself(attribute: Attribute) -> bool:
-    module = attribute.module
-    return attribute.name in module.kept_names()  # type: ignore[operator]
+def _holding(model: torch.nn.Module) -> Iterator[tuple[Attribute, list[Found]]]:
+    """The attributes that hold tensors or are declared transient."""
+    for path, module in modules(model):
+        transient = declaration(type(module)).transient
+        kept = module.kept_names() if is_its_own_keeper(module) else ()  # type: ignore[operator]
+        own = module.__dict__
+        for name in filterfalse(INTERNAL.__contains__, own):
+            value = own[name]
+            if (is_plain(value) and name not in transient) or name in kept:
+                continue
+            attribute = Attribute(path, module, name, value)
+            tensors = attribute.tensors()
+            if tensors or name in transient:
+                yield attribute, tensors
 
 
-def own_memory(model: torch.nn.Module) -> set[tuple[str, int]]:
+def own_memory(model: torch.nn.Module) -> set[tuple[torch.device, int]]:
     """The memory of all parameters and buffers of a model."""
     found = set()
     for _, module in modules(model):
@@ -81,13 +86,13 @@ def own_memory(model: torch.nn.Module) -> set[tuple[str, int]]:
 def _judged(
     attribute: Attribute,
     tensors: list[Found],
-    own: set[tuple[str, int]],
-    declared: Role | None,
+    own: set[tuple[torch.device, int]],
     baseline: Baseline | None,
     proved: Collection[tuple[int, str]],
 ) -> Judged:
     aliases = [f for f in tensors if isinstance(f.tensor, torch.nn.Parameter) or storage_key(f.tensor) in own]
     others = [f for f in tensors if all(f is not alias for alias in aliases)]
+    declared = role_of(attribute.module, attribute.name)
     computed = [f for f in others if f.tensor.grad_fn is not None]
     if tensors and not others:
         graph = any(f.tensor.grad_fn is not None for f in aliases)

@@ -39,6 +39,12 @@ OPAQUE = (
 )
 """Types that hold no tensors of a model's work, or nothing that could be looked into."""
 
+PLAIN = frozenset((*OPAQUE, type(None))) - {io.IOBase}
+"""Exactly these types are told from others by one look into a set: most attributes are of them."""
+
+NARROW = 16
+"""Up to so many entries, a list or a tuple is told at one look, too."""
+
 DEEPEST = 8
 """How deep objects inside objects are looked into."""
 
@@ -71,6 +77,18 @@ class Attribute(NamedTuple):
         return list(_look(self.value, (), set(), [WIDEST]))
 
 
+def is_plain(value: Any) -> bool:
+    """Whether a value can be told at once to hold no tensor; where not, it has to be looked into.
+
+    >>> is_plain((3, 3)), is_plain("zeros"), is_plain([torch.ones(1)]), is_plain({})
+    (True, True, False, False)
+    """
+    kind = type(value)
+    return kind in PLAIN or (
+        (kind is tuple or kind is list) and len(value) <= NARROW and PLAIN.issuperset(map(type, value))
+    )
+
+
 def modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Every module once, with its path; also of modules half built or that hold themselves."""
     met: set[int] = set()
@@ -81,8 +99,9 @@ def modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
             continue
         met.add(id(module))
         yield path, module
-        children = [(name, child) for name, child in module.__dict__.get("_modules", {}).items() if child is not None]
-        stack += [(f"{path}.{name}" if path else name, child) for name, child in reversed(children)]
+        if children := module.__dict__.get("_modules"):
+            before = path + "." if path else ""
+            stack += [(before + name, child) for name, child in reversed(children.items()) if child is not None]
 
 
 def attributes(model: torch.nn.Module) -> Iterator[Attribute]:
@@ -129,14 +148,14 @@ def parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f".{name}", item) for name, item in list(vars(value).items()))
 
 
-def storage_key(tensor: Tensor) -> tuple[str, int] | None:
+def storage_key(tensor: Tensor) -> tuple[torch.device, int] | None:
     """What tells a tensor's memory from others'; ``None`` where it has none (meta tensors, empty ones)."""
     try:
         storage = tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):  # tensor subclasses and layouts without a storage of their own
         return None
-    pointer = storage.data_ptr() if tensor.device.type != "meta" else 0
-    return (str(tensor.device), pointer) if pointer else None
+    pointer = storage.data_ptr() if not tensor.is_meta else 0
+    return (tensor.device, pointer) if pointer else None
 
 
 def nbytes(tensor: Tensor) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import ClearstateError
 from ..formats import t7
 from ..formats.t7.objects import Value
+from ..roles import Role
 from .reading import Reading, Unknown, UnknownClass
 from .writing import Writing
 
@@ -54,6 +55,7 @@ def save(value: Any, path: str | os.PathLike[str], *, layout: t7.Layout | None =
         TypeError: something in it has no Torch7 class; named by its place.
     """
     graph = to_graph(value)
+    t7.clear(graph, {Role.SLACK})  # a part of a net with flat parameters goes without the rest
     t7.save(graph, path, layout) if layout is not None else t7.save(graph, path)
 
 

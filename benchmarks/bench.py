@@ -24,6 +24,7 @@ from measure import Row, table
 from opening import opening
 from reading import small_values, whole_files
 
+from live import live
 from nn import modules
 
 
@@ -31,6 +32,7 @@ def rows(folder: Path, quick: bool) -> Iterator[Row]:
     """All measurements, in the order of the table."""
     yield from answering(5 if quick else 15)
     yield from modules(EXAMPLE, folder, 7 if quick else 25)
+    yield from live(7 if quick else 25)
     large, small = folder / "large.t7", folder / "small-tensors.t7"
     models.write_model(large, 200_000_000 if quick else 2_000_000_000)
     models.write_model(small, 20_000_000)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from ..formats.coverage import View, cover
 from ..formats.t7.classes import snake_case
-from ..formats.t7.coverage import View, cover
 
 
 class SharingKept:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import FormatError
+from ..data import Array, Data, Mapped, Source, Text
 from .binary import MISSING, Progress
-from .data import Array, Data, Mapped, Source, Text
 from .objects import Table, Value
 
 _INT = re.compile(rb"\s*([+-]?[0-9]+)(?=\s|\Z)")

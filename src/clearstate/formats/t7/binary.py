@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from ...errors import FormatError
-from .data import Mapped, Source
+from ..data import Mapped, Source
 from .layout import KIND_NAMES
 from .objects import Table, Value
 

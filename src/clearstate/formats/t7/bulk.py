@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ..data import Mapped, Source
 from .binary import MISSING, MOST_DIMENSIONS, BinaryDecoder, Order, Progress
-from .data import Mapped, Source
 from .layout import BOOLEAN, NIL, NUMBER, STRING, TABLE, TORCH
 from .objects import (
     PAYLOADS,

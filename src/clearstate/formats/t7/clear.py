@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ...roles import DROPPED_BY_DEFAULT, Role
+from ..coverage import cover
 from .classes import Left
-from .coverage import cover, view_of
-from .objects import Object, Storage, Table, Tensor, Value, numeric_class, references
+from .objects import Object, Storage, Table, Tensor, Value, numeric_class, references, view_of
 from .survey import Place, survey
 
 DEFAULT_TYPE = "torch.DoubleTensor"

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...roles import Role
+from ..coverage import cover
+from ..data import Array, Data
 from ..garbage import uncollected
-from .coverage import cover, view_of
-from .data import Array, Data
-from .objects import Function, Object, Storage, Table, Tensor, Value
+from .objects import Function, Object, Storage, Table, Tensor, Value, view_of
 from .survey import Edge, Path, edges, path_below
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from ...inventory import Entry, Inventory
 from ...roles import Role
-from .coverage import cover, view_of
-from .objects import Function, Object, Storage, Tensor, Value
+from ..coverage import cover
+from .objects import Function, Object, Storage, Tensor, Value, view_of
 from .reader import File
 from .survey import PRIORITY, Piece, Survey, survey
 

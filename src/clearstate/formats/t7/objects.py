@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .data import Data, Held
+from ..coverage import View
+from ..data import Data, Held
 
 Value: TypeAlias = Any
 """``None | bool | float | str | bytes | Table | Object | Tensor | Storage | Function``."""
@@ -270,6 +271,13 @@ def element_type(typename: str) -> np.dtype[Any]:
     if numeric is None:
         raise ValueError(f"{typename} is neither a tensor nor a storage class of Torch7")
     return np.dtype(ELEMENT[numeric[0]])
+
+
+def view_of(value: Tensor | Storage) -> View:
+    """The geometry of a tensor; a storage that is a value of its own sees all of itself."""
+    if isinstance(value, Storage):
+        return View(0, (len(value),), (1,))
+    return View(value.offset, value.size, value.stride)
 
 
 def storage_of(tensor: str) -> str:

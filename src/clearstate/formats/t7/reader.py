@@ -16,11 +16,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from ...errors import FormatError
+from ..data import Data, Source
 from ..garbage import uncollected
 from .ascii import AsciiDecoder
 from .binary import MISSING, BinaryDecoder, Progress, kind_name, text
 from .bulk import BulkDecoder
-from .data import Data, Source
 from .layout import BOOLEAN, FUNCTION, LEGACY_FUNCTION, NIL, NUMBER, OLD_FUNCTION, STRING, TABLE, TORCH, Layout
 from .objects import (
     Boolean,

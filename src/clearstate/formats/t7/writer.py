@@ -13,10 +13,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from ..data import Array, Mapped, Text, raw_bytes
 from ..garbage import uncollected
 from .ascii import number_text, storage_text
 from .binary import Order
-from .data import Array, Mapped, Text, raw_bytes
 from .layout import BOOLEAN, NIL, NUMBER, OLD_FUNCTION, STRING, TABLE, TORCH, Layout
 from .objects import Boolean, Function, Object, Storage, Table, Tensor, Value, has_header, numeric_class, references
 

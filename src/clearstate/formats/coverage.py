@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .objects import Storage, Tensor
-
 SEARCHED = 1 << 24
 """Elements of a group of differently strided views up to which single gaps are looked for (144 MB of work space)."""
 
@@ -187,10 +185,3 @@ def _searched(views: Sequence[View], members: list[int], start: int, stop: int) 
         moved[i] = (origin, tuple(strides))
     edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))
     return Group([(start + int(a), start + int(b)) for a, b in edges.reshape(-1, 2)], moved, fresh)
-
-
-def view_of(value: Tensor | Storage) -> View:
-    """The geometry of a tensor; a storage that is a value of its own sees all of itself."""
-    if isinstance(value, Storage):
-        return View(0, (len(value),), (1,))
-    return View(value.offset, value.size, value.stride)

@@ -1,0 +1,204 @@
+"""The zip format of ``torch.save``: a pickle, and a member for each storage, whose bytes stay where they are.
+
+Follows PyTorch's ``caffe2/serialize/inline_container.cc`` and ``torch/serialization.py``. Members are stored, not
+compressed, so each is a stretch of the file; Python's ``zipfile`` reads the directory, and what it says is checked.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import BinaryIO
+
+import numpy as np
+
+from ...errors import FormatError
+from ..data import Data, Held, Mapped, Source, raw_bytes
+from .file import File, tensor_made
+from .objects import STORAGE_DTYPE, Global, Storage, Tensor, Value, children
+from .pickling import dumps
+from .unpickle import unpickle
+
+HEADER = 30
+"""Bytes of a member's own header, before its name."""
+
+ALIGNMENT = 64
+"""Where storages begin: at multiples of this, as PyTorch aligns them."""
+
+
+def open_zip(path: str) -> File:
+    """The checkpoint in a zip file. Storages are mapped, not read.
+
+    Raises:
+        FormatError: it is no zip file that PyTorch wrote, or one that was changed: names twice, members that overlap
+            or lie outside, a pickle that makes no sense.
+        OSError: the file cannot be read.
+    """
+    source = Source.open(path)
+    size = os.path.getsize(path)
+    members = dict(_members(path, source, size))
+    pickles = [name for name in members if name.endswith("/data.pkl") and name.count("/") == 1]
+    if len(pickles) != 1:
+        found = "none" if not pickles else f"{len(pickles)}"
+        raise FormatError("a member data.pkl in the folder of the archive", found, path=path)
+    folder = pickles[0].removesuffix("data.pkl")
+    start, stop = members[pickles[0]]
+    order = _text(source, members.get(f"{folder}byteorder")) or "little"
+    if order != "little":
+        raise FormatError("numbers in little-endian order", f"byteorder {order!r}", path=path)
+    storages: dict[str, Storage] = {}
+
+    def persistent(pid: Value, at: int) -> Storage:
+        return _storage(pid, at, members, folder, source, storages)
+
+    data = source.buffer[start:stop]
+    try:
+        root, end = unpickle(data, persistent=persistent, made=tensor_made)
+    except FormatError as error:
+        raise FormatError(f"{error.expected} in {pickles[0]}", error.found, offset=error.offset, path=path) from None
+    if end != len(data):
+        raise FormatError(f"the end of {pickles[0]}", f"{len(data) - end} more bytes", offset=end, path=path)
+    used = {f"{folder}data/{key}" for key in storages} | {pickles[0]}
+    records = {
+        name.removeprefix(folder): Mapped(source, np.dtype("u1"), [place])
+        for name, place in members.items()
+        if name not in used and name.startswith(folder)
+    }
+    kind = "PyTorch program (TorchScript)" if "constants.pkl" in records else "PyTorch checkpoint, zip"
+    protocol = data[1] if data[:1] == b"\x80" else 2
+    return File(path, kind, "zip", root, size, protocol, list(storages.values()), records)
+
+
+def _members(path: str, source: Source, size: int) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Every member's name, and where its bytes are."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            infos = archive.infolist()
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
+        raise FormatError("a zip archive with its directory at the end", str(error), path=path) from None
+    names: set[str] = set()
+    places: list[tuple[int, int, str]] = []
+    for info in infos:
+        name = info.filename
+        if name in names:
+            raise FormatError("a name once in the archive", f"{name!r} twice", path=path)
+        names.add(name)
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+            raise FormatError(f"member {name!r} stored as it is", "it compressed or encrypted", path=path)
+        begin = info.header_offset
+        head = bytes(source.buffer[begin : begin + HEADER]) if 0 <= begin <= size - HEADER else b""
+        if head[:4] != b"PK\x03\x04":
+            raise FormatError(f"the header of member {name!r}", "none", offset=max(begin, 0), path=path)
+        start = begin + HEADER + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
+        stop = start + info.file_size
+        if info.compress_size != info.file_size or stop > size:
+            missing = f"only {size - start} more bytes"
+            raise FormatError(f"{info.file_size} bytes of member {name!r}", missing, offset=start, path=path)
+        places.append((begin, stop, name))
+        yield name, (start, stop)
+    places.sort()
+    for (_, stop, one), (begin, _, other) in pairwise(places):
+        if begin < stop:
+            raise FormatError("members that lie apart", f"{one!r} and {other!r} overlap", offset=begin, path=path)
+
+
+def _text(source: Source, place: tuple[int, int] | None) -> str | None:
+    return bytes(source.buffer[place[0] : min(place[1], place[0] + 64)]).decode("latin1") if place else None
+
+
+def _storage(
+    pid: Value,
+    at: int,
+    members: dict[str, tuple[int, int]],
+    folder: str,
+    source: Source,
+    storages: dict[str, Storage],
+) -> Storage:
+    """The storage that a persistent id names: ``('storage', class, key, location, elements)``."""
+    if not (isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage" and isinstance(pid[1], Global)):
+        raise FormatError("the id of a storage", repr(pid)[:80], offset=at)
+    kind, key, location, count = pid[1], pid[2], pid[3], pid[4]
+    dtype = STORAGE_DTYPE.get(kind.name)
+    if dtype is None or not isinstance(key, str) or type(count) is not int or not isinstance(location, str):
+        raise FormatError("a class, key, location and size of a storage", repr(pid)[:80], offset=at)
+    if key in storages:
+        known = storages[key]
+        if known.kind != kind:
+            raise FormatError(f"storage {key} as {known.kind} again", str(kind), offset=at)
+        return known
+    place = members.get(f"{folder}data/{key}")
+    data: Data | None = None
+    if place is not None:
+        data = Mapped(source, np.dtype("u1"), [place])
+    elif location != "meta":
+        raise FormatError(f"a member data/{key}", "none", offset=at)
+    made = storages[key] = Storage(dtype, key, location, data, kind)
+    if data is not None and made.nbytes < count * made.itemsize:
+        found = f"{made.nbytes} bytes in data/{key}"
+        raise FormatError(f"{count} elements of {dtype} ({count * made.itemsize} bytes)", found, offset=at)
+    return made
+
+
+def write_zip(file: File, handle: BinaryIO, *, folder: str = "archive") -> None:
+    """Writes a checkpoint as ``torch.save`` does: the pickle, then each storage at a multiple of 64 bytes.
+
+    Args:
+        file: what to write: its root, and the records besides.
+        handle: an open file, at its beginning.
+        folder: the name of the archive's folder.
+    """
+    storages = storages_of(file.root)
+    keys = {id(storage): str(i) for i, storage in enumerate(storages)}
+
+    def persistent(storage: Storage) -> tuple[Value, ...]:
+        return ("storage", storage.kind, keys[id(storage)], storage.location, len(storage))
+
+    pickle = dumps(file.root, protocol=file.protocol, persistent=persistent)
+    with zipfile.ZipFile(handle, "w", zipfile.ZIP_STORED) as archive:
+        _add(archive, f"{folder}/data.pkl", Held(np.frombuffer(pickle, "u1")))
+        before = ("byteorder", ".format_version", ".storage_alignment")
+        records = {"byteorder": Held(np.frombuffer(b"little", "u1")), **file.records}
+        records.setdefault("version", Held(np.frombuffer(b"3\n", "u1")))
+        for name in sorted(records, key=lambda name: name not in before):
+            if name in before:
+                _add(archive, f"{folder}/{name}", records[name])
+        for storage in storages:
+            if storage.data is not None:
+                _add(archive, f"{folder}/data/{keys[id(storage)]}", storage.data)
+        for name, data in records.items():
+            if name not in before:
+                _add(archive, f"{folder}/{name}", data)
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: Data) -> None:
+    """One member, its bytes at a multiple of 64: the header's extra field takes up what is between."""
+    info = zipfile.ZipInfo(name)
+    info.file_size = data.count * data.dtype.itemsize
+    large = info.file_size >= zipfile.ZIP64_LIMIT
+    begin = archive.fp.tell() + HEADER + len(name.encode()) + (20 if large else 0)  # type: ignore[union-attr]
+    padding = (-begin - 4) % ALIGNMENT
+    info.extra = b"FB" + padding.to_bytes(2, "little") + b"Z" * padding
+    with archive.open(info, "w", force_zip64=large) as member:
+        for piece in data.pieces():
+            member.write(raw_bytes(piece))
+
+
+def storages_of(root: Value) -> list[Storage]:
+    """All storages that tensors of a value see, each once, in the order they are met."""
+    found: dict[int, Storage] = {}
+    met: set[int] = set()
+    stack = [root]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Storage):
+            found.setdefault(id(value), value)
+            continue
+        if isinstance(value, Tensor):
+            found.setdefault(id(value.storage), value.storage)
+        below = [item for _, item in children(value)]
+        if below and id(value) not in met:
+            met.add(id(value))
+            stack.extend(reversed(below))
+    return list(found.values())

@@ -1,0 +1,72 @@
+"""An opened checkpoint: the value it holds, its storages, and what is needed to write it in the same layout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...errors import FormatError
+from ..data import Data
+from .objects import DTYPE_BYTES, Global, Storage, Stub, Tensor, Value
+
+REBUILD = frozenset(("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_qtensor"))
+"""The functions of ``torch._utils`` that make a tensor of a storage, an offset, sizes and strides."""
+
+
+@dataclass(slots=True)
+class File:
+    """An opened checkpoint.
+
+    Attributes:
+        path: where it is.
+        kind: what it is, in words.
+        layout: ``zip``, ``legacy``, ``tar``, ``pickle`` or ``safetensors``.
+        root: the value it holds.
+        size: its bytes.
+        protocol: of its pickle.
+        storages: those of the file, in its order.
+        records: what else a zip file holds, by name.
+        metadata: the texts a safetensors file holds.
+    """
+
+    path: str
+    kind: str
+    layout: str
+    root: Value
+    size: int
+    protocol: int = 2
+    storages: list[Storage] = field(default_factory=list)
+    records: Mapping[str, Data] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def tensor_made(stub: Stub) -> Value:
+    """The tensor that a call of ``torch._utils`` rebuilds; any other stub as it is.
+
+    Raises:
+        FormatError: it would see elements outside its storage.
+    """
+    function, args = stub.function, stub.args
+    if not (isinstance(function, Global) and function.module == "torch._utils" and function.name in REBUILD):
+        return stub
+    if len(args) < 4 or not isinstance(args[0], Storage):
+        return stub
+    storage, offset, size, stride = args[:4]
+    if not _numbers(size) or not _numbers(stride) or len(size) != len(stride) or type(offset) is not int:
+        raise FormatError("an offset, sizes and strides of a tensor", repr(args[1:4])[:80])
+    tensor = Tensor(storage, offset, size, stride, function, tuple(args[4:]))
+    if tensor.dtype not in DTYPE_BYTES:
+        raise FormatError("a tensor of a type that PyTorch writes", tensor.dtype)
+    if storage.data is not None and tensor.numel:
+        reach = [(n - 1) * s for n, s in zip(size, stride, strict=True)]
+        first = offset + sum(r for r in reach if r < 0)
+        last = offset + sum(r for r in reach if r > 0)
+        count = storage.nbytes // tensor.itemsize
+        if first < 0 or last >= count:
+            what = f"a tensor of {'x'.join(map(str, size))} that sees elements {first} to {last}"
+            raise FormatError(what, f"a storage of {count}")
+    return tensor
+
+
+def _numbers(values: Value) -> bool:
+    return isinstance(values, tuple) and all(type(n) is int and abs(n) < 2**62 for n in values) and len(values) < 1000

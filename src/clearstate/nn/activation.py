@@ -15,11 +15,11 @@ from torch.nn import Parameter
 
 from .checks import expect
 from .fields import index, plain
-from .module import Module
+from .of_tensor import _OfTensor
 from .tape import recording
 
 
-class Abs(Module):
+class Abs(_OfTensor):
     """The absolute value; its gradient at 0 is 1, as in Torch7. Follows Torch7's ``nn/Abs.lua``.
 
     >>> Abs()(torch.tensor([-2.0, 3.0]))
@@ -31,7 +31,7 @@ class Abs(Module):
         return torch.where(input >= 0, input, -input)
 
 
-class Exp(Module):
+class Exp(_OfTensor):
     """The exponential. Follows Torch7's ``nn/Exp.lua``.
 
     >>> Exp()(torch.zeros(2))
@@ -42,7 +42,7 @@ class Exp(Module):
         return torch.exp(input)
 
 
-class Log(Module):
+class Log(_OfTensor):
     """The natural logarithm. Follows Torch7's ``nn/Log.lua``.
 
     >>> Log()(torch.ones(2))
@@ -53,7 +53,7 @@ class Log(Module):
         return torch.log(input)
 
 
-class Square(Module):
+class Square(_OfTensor):
     """The square. Follows Torch7's ``nn/Square.lua``.
 
     >>> Square()(torch.tensor([-3.0]))
@@ -65,7 +65,7 @@ class Square(Module):
         return input * input
 
 
-class Sqrt(Module):
+class Sqrt(_OfTensor):
     """The square root; its gradient at 0 is 0, as in Torch7. Follows Torch7's ``nn/Sqrt.lua``.
 
     >>> Sqrt()(torch.tensor([0.0, 9.0]))
@@ -88,7 +88,7 @@ class Sqrt(Module):
         return torch.sqrt(input.masked_fill(zero, 1)).masked_fill(zero, 0)
 
 
-class Power(Module):
+class Power(_OfTensor):
     """``x ** power``. Follows Torch7's ``nn/Power.lua``.
 
     >>> Power(3)(torch.tensor([2.0]))
@@ -105,7 +105,7 @@ class Power(Module):
         return torch.pow(input, self.pow)
 
 
-class Threshold(Module):
+class Threshold(_OfTensor):
     """``x`` where it is above ``threshold``, else ``val``. Follows Torch7's ``nn/Threshold.lua``.
 
     Raises:
@@ -145,7 +145,7 @@ class ReLU(Threshold):
         return torch.relu(input)
 
 
-class ReLU6(Module):
+class ReLU6(_OfTensor):
     """``min(max(x, 0), 6)``. Follows Torch7's ``nn/ReLU6.lua``.
 
     >>> ReLU6()(torch.tensor([-1.0, 2.0, 8.0]))
@@ -162,7 +162,7 @@ class ReLU6(Module):
         return F.hardtanh(input, 0, 6, bool(self.inplace) and not recording())
 
 
-class HardTanh(Module):
+class HardTanh(_OfTensor):
     """``x`` kept between ``min_value`` and ``max_value``. Follows Torch7's ``nn/HardTanh.lua``.
 
     Raises:
@@ -200,7 +200,7 @@ class Clamp(HardTanh):
         super().__init__(min_value, max_value)
 
 
-class HardShrink(Module):
+class HardShrink(_OfTensor):
     """``x`` where it is further than ``lambda`` from 0, else 0. Follows Torch7's ``nn/HardShrink.lua``.
 
     >>> HardShrink()(torch.tensor([-2.0, 0.4]))
@@ -217,7 +217,7 @@ class HardShrink(Module):
         return F.hardshrink(input, self.lambd)
 
 
-class SoftShrink(Module):
+class SoftShrink(_OfTensor):
     """``x`` moved by ``lambda`` towards 0, and 0 between. Follows Torch7's ``nn/SoftShrink.lua``.
 
     >>> SoftShrink()(torch.tensor([-2.0, 0.4]))
@@ -234,7 +234,7 @@ class SoftShrink(Module):
         return F.softshrink(input, self.lambd)
 
 
-class ELU(Module):
+class ELU(_OfTensor):
     """``x`` above 0, ``alpha (exp(x) - 1)`` below. Follows Torch7's ``nn/ELU.lua``.
 
     >>> ELU()(torch.tensor([-1.0, 2.0]))
@@ -254,7 +254,7 @@ class ELU(Module):
         return f"{self.typename} (alpha:{self.alpha:f})"
 
 
-class LeakyReLU(Module):
+class LeakyReLU(_OfTensor):
     """``x`` above 0, ``negval x`` below; never in place where ``negval`` is negative.
 
     Follows Torch7's ``nn/LeakyReLU.lua``.
@@ -277,7 +277,7 @@ class LeakyReLU(Module):
         return f"{self.typename}({self.negval:g})"
 
 
-class PReLU(Module):
+class PReLU(_OfTensor):
     """``x`` above 0, ``w x`` below, with ``w`` learned: one for all, or one a channel.
 
     Shapes: any; with ``n_output_plane`` a vector, or ``batch x n_output_plane x ...``. ``weight`` has that many or one.
@@ -303,7 +303,7 @@ class PReLU(Module):
         return F.prelu(input, self.weight)
 
 
-class Sigmoid(Module):
+class Sigmoid(_OfTensor):
     """``1 / (1 + exp(-x))``. Follows Torch7's ``nn/Sigmoid.lua``.
 
     >>> Sigmoid()(torch.zeros(1))
@@ -314,7 +314,7 @@ class Sigmoid(Module):
         return torch.sigmoid(input)
 
 
-class LogSigmoid(Module):
+class LogSigmoid(_OfTensor):
     """The logarithm of the sigmoid. Follows Torch7's ``nn/LogSigmoid.lua``.
 
     >>> LogSigmoid()(torch.zeros(1))
@@ -325,7 +325,7 @@ class LogSigmoid(Module):
         return F.logsigmoid(input)
 
 
-class Tanh(Module):
+class Tanh(_OfTensor):
     """The hyperbolic tangent. Follows Torch7's ``nn/Tanh.lua``.
 
     >>> Tanh()(torch.zeros(2))
@@ -336,7 +336,7 @@ class Tanh(Module):
         return torch.tanh(input)
 
 
-class TanhShrink(Module):
+class TanhShrink(_OfTensor):
     """``x - tanh(x)``. Follows Torch7's ``nn/TanhShrink.lua``.
 
     >>> TanhShrink()(torch.tensor([1.0]))
@@ -354,7 +354,7 @@ class TanhShrink(Module):
         return input - squashed
 
 
-class SoftPlus(Module):
+class SoftPlus(_OfTensor):
     """``log(1 + exp(beta x)) / beta``; ``x`` itself where ``beta x`` is above 20. Follows Torch7's ``nn/SoftPlus.lua``.
 
     >>> SoftPlus()(torch.zeros(1))
@@ -372,7 +372,7 @@ class SoftPlus(Module):
         return F.softplus(input, self.beta, self.threshold)
 
 
-class SoftSign(Module):
+class SoftSign(_OfTensor):
     """``x / (1 + |x|)``. Follows Torch7's ``nn/SoftSign.lua``.
 
     >>> SoftSign()(torch.tensor([-1.0, 3.0]))
@@ -383,7 +383,7 @@ class SoftSign(Module):
         return F.softsign(input)
 
 
-class GatedLinearUnit(Module):
+class GatedLinearUnit(_OfTensor):
     """One half of a dimension times the sigmoid of the other half. Follows Torch7's ``nn/GatedLinearUnit.lua``.
 
     Args:
@@ -415,7 +415,7 @@ def classes_of(input: Tensor) -> int:
     return (input.dim() - 1) % 2
 
 
-class SoftMax(Module):
+class SoftMax(_OfTensor):
     """``exp(x)``, scaled to a sum of 1 over the classes. Follows Torch7's ``nn/SoftMax.lua``.
 
     Shapes: ``classes``, ``batch x classes``, ``classes x height x width`` or ``batch x classes x height x width``.
@@ -428,7 +428,7 @@ class SoftMax(Module):
         return torch.softmax(input, classes_of(input))
 
 
-class SoftMin(Module):
+class SoftMin(_OfTensor):
     """The soft maximum of ``-x``. Shapes are those of `SoftMax`. Follows Torch7's ``nn/SoftMin.lua``.
 
     >>> SoftMin()(torch.zeros(4))
@@ -440,7 +440,7 @@ class SoftMin(Module):
         return torch.softmax(-input, classes)
 
 
-class LogSoftMax(Module):
+class LogSoftMax(_OfTensor):
     """The logarithm of the soft maximum. Shapes are those of `SoftMax`. Follows Torch7's ``nn/LogSoftMax.lua``.
 
     >>> LogSoftMax()(torch.zeros(3, 2))[0]

@@ -72,7 +72,7 @@ class SpatialAveragePooling(_Pooling):
         kernel, step, padding = (self.kh, self.kw), (self.dh, self.dw), (self.pad_h, self.pad_w)
         try:
             output = F.avg_pool2d(input, kernel, step, padding, self.ceil_mode, self.count_include_pad)
-        except (RuntimeError, TypeError):
+        except (RuntimeError, TypeError, IndexError):
             self.expect_planes(input)
             self.expect_room(input, kernel, padding)
             raise

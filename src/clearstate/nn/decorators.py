@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..formats import t7
+from .checks import expect
 from .container import Container
 from .containers import describe_module
 from .fields import index, longs, plain
@@ -73,6 +74,7 @@ class Bottle(Decorator):
         self.dim_delta = self.n_input_dim - self.n_output_dim
 
     def update_output(self, input: Tensor) -> Tensor:
+        expect(input)
         fused = input.dim() - self.n_input_dim + 1
         if fused <= 1:
             return self.inner(input)  # type: ignore[no-any-return]

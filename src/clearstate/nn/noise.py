@@ -11,11 +11,11 @@ from torch import Tensor
 
 from .checks import expect
 from .fields import plain
-from .module import Module
+from .of_tensor import _OfTensor
 from .tape import recording
 
 
-class Dropout(Module):
+class Dropout(_OfTensor):
     """Sets each element to 0 with probability ``p`` in training, and scales the others by ``1 / (1 - p)``.
 
     Args:
@@ -76,7 +76,7 @@ class Dropout(Module):
         return f"{self.typename}({self.p:f})"
 
 
-class SpatialDropout(Module):
+class SpatialDropout(_OfTensor):
     """Sets whole feature maps to 0 with probability ``p`` in training; in evaluation scales everything by ``1 - p``.
 
     Shapes: ``features x height x width``, or a batch of these. With ``stochastic_inference`` evaluation drops too.
@@ -136,7 +136,7 @@ class VolumetricDropout(SpatialDropout):
     space = 3
 
 
-class WhiteNoise(Module):
+class WhiteNoise(_OfTensor):
     """Adds normal noise in training; in evaluation its mean. Follows Torch7's ``nn/WhiteNoise.lua``.
 
     >>> WhiteNoise(1, 0.1).eval()(torch.zeros(2))
@@ -166,7 +166,7 @@ class WhiteNoise(Module):
         return f"{self.typename} mean: {self.mean:f}, std: {self.std:f}"
 
 
-class RReLU(Module):
+class RReLU(_OfTensor):
     """``x`` above 0, ``r x`` below: ``r`` is drawn for each element in training, and the middle of its range otherwise.
 
     Args:

@@ -16,12 +16,13 @@ from torch.nn import Parameter
 from .checks import expect
 from .fields import longs, plain
 from .module import Module
+from .of_tensor import _OfTensor
 from .tape import describe, recording
 
 L = TypeVar("L", bound="_Learned")
 
 
-class _Learned(Module):
+class _Learned(_OfTensor):
     """A layer with one learned tensor."""
 
     def reset(self: L, stdv: float | None = None) -> L:
@@ -46,7 +47,12 @@ def spread(combine: Any, input: Tensor, learned: Tensor) -> Tensor:
     fits = all(a in (1, b) for a, b in zip(learned.shape, input.shape, strict=False))
     if input.dim() == learned.dim() and fits:
         return combine(input, learned)  # type: ignore[no-any-return]
-    if input.dim() == learned.dim() or not input.dim() or input.numel() != input.shape[0] * learned.numel():
+    if (
+        input.dim() == learned.dim()
+        or not input.numel()
+        or not input.dim()
+        or input.numel() != input.shape[0] * learned.numel()
+    ):
         raise ValueError(f"expected a tensor of {'x'.join(map(str, learned.shape))}, or a batch, got {describe(input)}")
     return combine(input.reshape(input.shape[0], -1), learned.reshape(1, -1)).view(input.shape)  # type: ignore[no-any-return]
 
@@ -147,7 +153,7 @@ class Mul(_Learned):
         return input * self.weight
 
 
-class AddConstant(Module):
+class AddConstant(_OfTensor):
     """Adds a given number; or a given vector, to a vector or to each of a batch.
 
     Follows Torch7's ``nn/AddConstant.lua``.
@@ -174,7 +180,7 @@ class AddConstant(Module):
         return input.add_(constant) if self.inplace and not recording() else input + constant
 
 
-class MulConstant(Module):
+class MulConstant(_OfTensor):
     """Multiplies with a given number. Follows Torch7's ``nn/MulConstant.lua``.
 
     >>> MulConstant(2)(torch.ones(2))
@@ -188,6 +194,7 @@ class MulConstant(Module):
         self.constant_scalar, self.inplace = constant_scalar, inplace
 
     def update_output(self, input: Tensor) -> Tensor:
+        expect(input)
         constant = self.constant_scalar
         return input.mul_(constant) if self.inplace and not recording() else input * constant
 
@@ -232,7 +239,7 @@ class _Reversed(torch.autograd.Function):
         return -ctx.factor * grad, None
 
 
-class GradientReversal(Module):
+class GradientReversal(_OfTensor):
     """Gives its input; the gradient is multiplied with ``-lambda``. Follows Torch7's ``nn/GradientReversal.lua``.
 
     >>> x = torch.ones(2, requires_grad=True)
@@ -275,7 +282,7 @@ class _Penalized(torch.autograd.Function):
         return own + grad if ctx.add else own, None, None
 
 
-class L1Penalty(Module):
+class L1Penalty(_OfTensor):
     """Gives its input; the gradient of ``l1weight`` times the sum of absolute values is added on the way back.
 
     Args:

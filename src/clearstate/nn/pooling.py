@@ -86,7 +86,7 @@ class _MaxPooling(_Pooling):
                 output: Tensor = self.pooled(input, False)
                 return self.beyond(input, output, -math.inf) if self.ceil_mode else output
             output, indices = self.pooled(input, True)
-        except (RuntimeError, TypeError):
+        except (RuntimeError, TypeError, IndexError, AttributeError):
             self.expect_planes(input)
             self.expect_room(input, self.sizes("k"), self.sizes("pad_"))
             raise

@@ -84,6 +84,15 @@ class Reading:
             self._make(value)
         return self.known[id(value)]
 
+    def child(self, value: Value) -> Any:
+        """A module inside another one. Whatever its class is, it is one: it stands in ``modules``."""
+        made = self.value(value)
+        if isinstance(made, t7.Object):
+            if self.unknown != "keep":
+                raise UnknownClass(made.typename)
+            self.known[id(value)] = made = Opaque(made)
+        return made
+
     def _make(self, value: Value) -> None:
         self.read.append(value)
         if isinstance(value, t7.Tensor):
@@ -191,7 +200,7 @@ def _read_children(module: Stateful, obj: t7.Object, reading: Reading) -> None:
     table = obj.state.get("modules")
     if isinstance(table, t7.Table):
         for i, child in enumerate(table.array()):
-            module.add_module(str(i), reading.value(child))
+            module.add_module(str(i), reading.child(child))
 
 
 def _read_field(

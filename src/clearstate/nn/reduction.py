@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from .fields import index, plain
-from .module import Module
+from .of_tensor import _OfTensor
 from .shape import due_dimension
+from .tape import describe
 
 
-class _Reduced(Module):
+class _Reduced(_OfTensor):
     """A layer that makes a dimension one number."""
 
     fields = index("dimension") | plain("nInputDims")
@@ -31,6 +32,14 @@ class _Reduced(Module):
         batch = self.dimension >= 0 and self.n_input_dims is not None and input.dim() == self.n_input_dims + 1
         return due_dimension(input, self.dimension + batch)
 
+    def extreme(self, input: Tensor, function: Any) -> Tensor:
+        """The largest or least numbers of the dimension."""
+        dimension = self.dimension_of(input)
+        if not input.shape[dimension]:
+            raise ValueError(f"expected a tensor whose dimension {dimension} is not empty, got {describe(input)}")
+        result: Tensor = function(input, dimension, keepdim=input.dim() == 1)[0]
+        return result
+
 
 class Max(_Reduced):
     """The maximum over a dimension; of a vector, a vector of one. Follows Torch7's ``nn/Max.lua``.
@@ -40,7 +49,7 @@ class Max(_Reduced):
     """
 
     def update_output(self, input: Tensor) -> Tensor:
-        return torch.max(input, self.dimension_of(input), keepdim=input.dim() == 1)[0]
+        return self.extreme(input, torch.max)
 
 
 class Min(_Reduced):
@@ -51,7 +60,7 @@ class Min(_Reduced):
     """
 
     def update_output(self, input: Tensor) -> Tensor:
-        return torch.min(input, self.dimension_of(input), keepdim=input.dim() == 1)[0]
+        return self.extreme(input, torch.min)
 
 
 class Sum(_Reduced):

@@ -153,6 +153,8 @@ class Reshape(Module):
 
     def update_output(self, input: Tensor) -> Tensor:
         expect(input)
+        if not input.dim():
+            raise ValueError(f"expected a tensor of 1 dimension at least, got {describe(input)}")
         size, one = self.size, input.numel() == self.nelement
         whole = not self.batch_mode if self.batch_mode is not None else one and input.shape[0] != 1
         batch = () if whole else (input.shape[0],)

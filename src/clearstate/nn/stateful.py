@@ -132,8 +132,11 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
                 return self._call_impl(*inputs, **kwargs)  # type: ignore[no-untyped-call]
             return self.update_output(*inputs, **kwargs)
         except Exception as error:
-            _passed(error, self, outermost)
-            raise
+            told = error if "_through" in error.__dict__ else self.told(error, inputs[0] if inputs else None)
+            _passed(told, self, outermost)
+            if told is error:
+                raise
+            raise told from error
         finally:
             if outermost:
                 calls.way = PROTOCOL
@@ -143,6 +146,10 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
     def update_output(self, *inputs: Any) -> Any:
         """The forward, in differentiable PyTorch operations: all that a layer of your own needs to define."""
         raise NotImplementedError(f"{type(self).__name__} defines no update_output(input)")
+
+    def told(self, error: Exception, input: Any) -> Exception:
+        """The error to raise for one that came up in this module."""
+        return error
 
     def _protocol(self, *inputs: Any) -> Any:
         """A call in Torch7's way: part of the forward that is being recorded, or the beginning of one."""
@@ -164,8 +171,11 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         try:
             self._record(tape, input, *rest, aliased=True)
         except Exception as error:
-            _passed(error, self, True)
-            raise
+            told = error if "_through" in error.__dict__ else self.told(error, input)
+            _passed(told, self, True)
+            if told is error:
+                raise
+            raise told from error
         finally:
             calls.way = Way.PROTOCOL
         return self.output
@@ -359,13 +369,11 @@ def inside(module: torch.nn.Module) -> list[torch.nn.Module]:
 
 def as_constructed(fresh: Fresh | None) -> Kept:
     """A new value of the kind that a Torch7 constructor leaves in ``output`` or ``gradInput``."""
-    if fresh is None or fresh.left is Left.TENSOR:
-        return torch.empty(0)
-    if fresh.left is Left.TABLE:
+    if fresh is not None and fresh.left is Left.TABLE:
         return []
-    if fresh.left is Left.TENSORS:
+    if fresh is not None and fresh.left is Left.TENSORS:
         return [torch.empty(0) for _ in range(fresh.detail)]
-    return float(fresh.detail) if fresh.left is Left.VALUE else None
+    return float(fresh.detail) if fresh is not None and fresh.left is Left.VALUE else torch.empty(0)
 
 
 def restore(module: torch.nn.Module, name: str, constructed: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor
 from ..roles import Role
 from .declared import declaration, is_its_own_keeper, left_by_a_profiler, role_of
 from .holdings import INTERNAL, Attribute, Found, is_plain, modules, storage_key
+from .wrappers import is_machinery
 
 if TYPE_CHECKING:
     from .baseline import Baseline
@@ -68,7 +69,7 @@ def _holding(model: torch.nn.Module) -> Iterator[tuple[Attribute, list[Found]]]:
                 continue
             attribute = Attribute(path, module, name, value)
             tensors = attribute.tensors()
-            if tensors or name in transient:
+            if (tensors or name in transient) and not is_machinery(type(module), name):
                 yield attribute, tensors
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .holdings import INTERNAL, modules, parts
+from .wrappers import is_machinery
 
 HOOKS = {
     "_forward_hooks": "forward hook",
@@ -39,6 +40,8 @@ def notes(model: torch.nn.Module) -> Iterator[str]:
             for hook in list(module.__dict__.get(table, {}).values()):
                 yield f"a {what}, {_name(hook)}, hangs on {whose}"
         for name, value in list(module.__dict__.items()):
+            if is_machinery(type(module), name):
+                continue
             if name == "forward":
                 yield f"forward of {whose} is patched"
             elif name not in INTERNAL and (kind := _kind(value)) is not None:

@@ -15,6 +15,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from .wrappers import is_machinery
 
 INTERNAL = frozenset(torch.nn.Module().__dict__) | {"_is_full_backward_hook", "_forward_hooks_always_called"}
 """What PyTorch itself keeps on every module."""
@@ -35,6 +39,7 @@ OPAQUE = (
     torch.dtype,
     torch.Size,
     torch.Generator,
+    DeviceMesh,
     io.IOBase,
 )
 """Types that hold no tensors of a model's work, or nothing that could be looked into."""
@@ -114,7 +119,7 @@ def attributes(model: torch.nn.Module) -> Iterator[Attribute]:
     """
     for path, module in modules(model):
         for name, value in list(module.__dict__.items()):
-            if name not in INTERNAL:
+            if name not in INTERNAL and not is_machinery(type(module), name):
                 yield Attribute(path, module, name, value)
 
 
@@ -148,20 +153,43 @@ def parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f".{name}", item) for name, item in list(vars(value).items()))
 
 
+def memory(tensor: Tensor) -> Tensor:
+    """The plain tensor that has a tensor's memory: of a ``DTensor`` that of this rank. No collective is run.
+
+    A subclass that holds several tensors has no memory of its own, and is returned itself.
+    """
+    while len(inner := _inner(tensor)) == 1:
+        tensor = inner[0]
+    return tensor
+
+
+def _inner(tensor: Tensor) -> list[Tensor]:
+    """The tensors that one of a wrapping subclass is made of."""
+    any_tensor: Any = tensor
+    if type(tensor) in (Tensor, torch.nn.Parameter) or not is_traceable_wrapper_subclass(any_tensor):
+        return []
+    names, _ = any_tensor.__tensor_flatten__()
+    return [part for name in names if isinstance(part := getattr(tensor, name), Tensor)]
+
+
 def storage_key(tensor: Tensor) -> tuple[torch.device, int] | None:
-    """What tells a tensor's memory from others'; ``None`` where it has none (meta tensors, empty ones)."""
+    """What tells a tensor's memory from others': its address or, where it has none (empty or meta), its storage's.
+
+    ``None`` of tensors without a storage.
+    """
+    plain = memory(tensor)
     try:
-        storage = tensor.untyped_storage()
+        storage = plain.untyped_storage()
+        return plain.device, (0 if plain.is_meta else storage.data_ptr()) or storage._cdata
     except (NotImplementedError, RuntimeError):  # tensor subclasses and layouts without a storage of their own
         return None
-    pointer = storage.data_ptr() if not tensor.is_meta else 0
-    return (tensor.device, pointer) if pointer else None
 
 
 def nbytes(tensor: Tensor) -> int:
-    """Bytes of a tensor's elements.
+    """Bytes of a tensor's elements; of a ``DTensor``, of those on this rank.
 
     >>> nbytes(torch.ones(3))
     12
     """
-    return tensor.numel() * tensor.element_size()
+    inner = _inner(tensor)
+    return sum(map(nbytes, inner)) if inner else tensor.numel() * tensor.element_size()

@@ -15,7 +15,7 @@ from .coverage import fresh_bytes
 from .declared import is_its_own_keeper, left_by_a_profiler
 from .evidence import judge
 from .hanging import notes
-from .holdings import modules, nbytes, storage_key
+from .holdings import memory, modules, nbytes, storage_key
 
 PRIORITY = {role: i for i, role in enumerate((Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.UNKNOWN, Role.GRADIENT))}
 """Bytes that several pieces see are counted for the first of these."""
@@ -51,13 +51,13 @@ def inspect(model: torch.nn.Module, baseline: Baseline | None = None) -> Invento
     by_storage: dict[object, list[_Piece]] = {}
     entries: list[Entry] = []
     for piece in pieces:
-        key = storage_key(piece.tensor) if piece.tensor.layout is torch.strided else None
+        key = storage_key(piece.tensor) if memory(piece.tensor).layout is torch.strided else None
         if key is None:
             entries.append(_entry(piece, nbytes(piece.tensor)))
         else:
             by_storage.setdefault((key, piece.tensor.dtype), []).append(piece)
     for sharers in by_storage.values():
-        counts, unseen = fresh_bytes([piece.tensor for piece in sharers])
+        counts, unseen = fresh_bytes([memory(piece.tensor) for piece in sharers])
         entries += [_entry(piece, count) for piece, count in zip(sharers, counts, strict=True)]
         if unseen:
             first = sharers[0]

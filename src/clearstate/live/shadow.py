@@ -44,7 +44,7 @@ def _shadow_module(module: torch.nn.Module, made: dict[int, Any], memo: dict[int
         old = stack.pop()
         if id(old) in made:
             continue
-        new = made[id(old)] = old.__class__.__new__(old.__class__)
+        new = made[id(old)] = object.__new__(old.__class__)  # a class of `fully_shard` makes no other of its kind
         new.__dict__.update(old.__dict__)
         for table in TABLES:
             if table in new.__dict__:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Hashable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, TypeVar, overload
 
 import torch
 
+from .constructors import names
 from .declared import qualified
 
 V = TypeVar("V")
@@ -26,6 +28,9 @@ They are named, not imported: what a program does not use need not be loaded to 
 
 STEPS = frozenset(WRAPPERS.values())
 """The steps that wrappers add to the paths of what is inside."""
+
+COMPOSED = "__composable_api_"
+"""How names begin under which ``fully_shard``, ``replicate`` and ``checkpoint`` keep what they need on a module."""
 
 
 @overload
@@ -81,6 +86,30 @@ def wrapping_step(cls: type) -> str | None:
     ('module', None)
     """
     return next((WRAPPERS[name] for parent in cls.__mro__ if (name := qualified(parent)) in WRAPPERS), None)
+
+
+def is_machinery(cls: type, name: str) -> bool:
+    """Whether an attribute is what a wrapper, or ``fully_shard``, needs to work: it is no state of the model.
+
+    Of a wrapper these are its private attributes and those that its own code mentions; what a user hangs on it is not.
+
+    >>> is_machinery(torch.nn.DataParallel, "device_ids"), is_machinery(torch.nn.DataParallel, "last_loss")
+    (True, False)
+    """
+    if name.startswith(COMPOSED):
+        return True
+    known = _mentioned(cls)
+    return known is not None and (name.startswith("_") or name in known)
+
+
+@lru_cache(maxsize=4096)
+def _mentioned(cls: Hashable) -> frozenset[str] | None:
+    """The names that a class of wrappers mentions; ``None`` for all other classes."""
+    assert isinstance(cls, type)
+    for parent in cls.__mro__:
+        if qualified(parent) in WRAPPERS:
+            return names(parent)
+    return None
 
 
 def _unwrapped_keys(table: Mapping[Any, V]) -> Any:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .inventory import Entry, Inventory
     from .live.baseline import Baseline, observe
     from .live.declared import register
+    from .live.leaks import Leak, Leaks, find_leaks
     from .live.wrappers import unwrap
     from .nn.t7 import UnknownClass, load, save
     from .roles import Role
@@ -41,6 +42,9 @@ _ROOMS = {
     "Entry": "inventory",
     "Inventory": "inventory",
     "cleared": "clearing",
+    "Leak": "live.leaks",
+    "Leaks": "live.leaks",
+    "find_leaks": "live.leaks",
     "load": "nn.t7",
     "observe": "live.baseline",
     "register": "live.declared",
@@ -58,6 +62,8 @@ __all__ = [
     "Entry",
     "FormatError",
     "Inventory",
+    "Leak",
+    "Leaks",
     "Role",
     "UnknownClass",
     "Verdict",
@@ -65,6 +71,7 @@ __all__ = [
     "clear_file",
     "clear_state",
     "cleared",
+    "find_leaks",
     "inspect",
     "load",
     "observe",

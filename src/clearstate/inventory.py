@@ -6,12 +6,16 @@ shows about a model is drawn from one.
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .roles import Role
+
+SHOWN = 10
+"""How many pieces of a live module are told one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +111,53 @@ class Inventory:
         """`to_dict` as JSON text."""
         return json.dumps(self.to_dict(), indent=indent)
 
+    def _worth_showing(self) -> tuple[Entry, ...]:
+        """Of a live module: what goes and what nobody knows, and by which evidence; of files the roles say enough."""
+        told = [e for e in self.select(Role.TRANSIENT, Role.UNKNOWN) if e.device is not None]
+        return tuple(sorted(told, key=lambda entry: -entry.bytes)[:SHOWN])
+
+    def _devices(self) -> str:
+        devices = sorted({entry.device for entry in self.entries if entry.device is not None})
+        return f" on {', '.join(devices)}" if devices else ""
+
     def __str__(self) -> str:
-        rows = [f"{self.source}: {self.kind}, {size_text(self.size)}"]
+        rows = [f"{self.source}: {self.kind}{self._devices()}, {size_text(self.size)}"]
         for role, n in self.by_role().items():
             rows.append(f"  {role!s:<10} {size_text(n):>10} {n / max(self.size, 1):>7.1%}")
+        shown = self._worth_showing()
+        if shown:
+            width = max(len(entry.path) for entry in shown)
+            rows += [f"  {e.path:<{width}} {size_text(e.bytes):>10}  {_judgement(e)}" for e in shown]
+        if more := len([e for e in self.select(Role.TRANSIENT, Role.UNKNOWN) if e.device is not None]) - len(shown):
+            rows.append(f"  and {more} more")
         return "\n".join([*rows, *(f"  note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: roles, and of live modules what goes and what nobody knows."""
+        cells = [_row("th", "role", "bytes", "share")]
+        cells += [_row("td", str(r), size_text(n), f"{n / max(self.size, 1):.1%}") for r, n in self.by_role().items()]
+        tables = [f"<table>{''.join(cells)}</table>"]
+        if shown := self._worth_showing():
+            cells = [_row("th", "path", "bytes", "role", "evidence", "type", "shape", "device")]
+            for e in shown:
+                shape = "" if e.shape is None else " x ".join(map(str, e.shape))
+                cells.append(
+                    _row("td", e.path, size_text(e.bytes), str(e.role), e.evidence, e.dtype or e.type, shape, e.device)
+                )
+            tables.append(f"<table>{''.join(cells)}</table>")
+        if self.notes:
+            tables.append(f"<ul>{''.join(f'<li>{html.escape(note)}</li>' for note in self.notes)}</ul>")
+        head = f"{self.source}: {self.kind}{self._devices()}, {size_text(self.size)}"
+        return f"<div><p><b>{html.escape(head)}</b></p>{''.join(tables)}</div>"
+
+
+def _judgement(entry: Entry) -> str:
+    why = "nothing tells what it is for" if entry.evidence == "none" else entry.evidence
+    return f"{entry.role}: {why}{f', {entry.device}' if entry.device not in (None, 'cpu') else ''}"
+
+
+def _row(tag: str, *cells: str | None) -> str:
+    return f"<tr>{''.join(f'<{tag}>{html.escape(cell or str())}</{tag}>' for cell in cells)}</tr>"
 
 
 def size_text(count: int) -> str:

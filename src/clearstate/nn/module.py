@@ -14,7 +14,7 @@ from . import sharing
 from .nodes import Node
 from .ownership import Kept
 from .stateful import Stateful
-from .tape import Way, calls
+from .tape import Way, calls, describe
 
 M = TypeVar("M", bound="Module")
 
@@ -184,16 +184,16 @@ class Module(Stateful):
     def replace(self, change: Callable[[torch.nn.Module], torch.nn.Module]) -> torch.nn.Module:
         """Puts ``change(module)`` in the place of every module, this one and all inside; returns the new root.
 
+        What ``change`` makes may hold the module itself; it is not asked about what else it made.
+
         >>> import clearstate.nn as nn
         >>> net = nn.Sequential().add(nn.Tanh()).add(nn.Dropout())
         >>> net = net.replace(lambda m: nn.Identity() if isinstance(m, nn.Dropout) else m)
         >>> type(net[1]).__name__
         'Identity'
         """
-        made = change(self)
-        done: dict[int, torch.nn.Module] = {}
-        _replace_children(made, change, done)
-        return made
+        made: dict[torch.nn.Module, torch.nn.Module] = {}
+        return _replaced(self, change, made)
 
     def find_modules(self, kind: builtins.type[Any] | str) -> list[torch.nn.Module]:
         """All modules of a class (given as the class, or by its Torch7 name), this one included.
@@ -211,17 +211,21 @@ class Module(Stateful):
         return list(self.modules())
 
 
-def _replace_children(
-    module: torch.nn.Module, change: Callable[[torch.nn.Module], torch.nn.Module], done: dict[int, torch.nn.Module]
-) -> None:
-    for name, child in list(module._modules.items()):
-        if child is None:
-            continue
-        if id(child) not in done:
-            done[id(child)] = made = change(child)
-            done[id(made)] = made
-            _replace_children(made, change, done)
-        module._modules[name] = done[id(child)]
+def _replaced(
+    module: torch.nn.Module,
+    change: Callable[[torch.nn.Module], torch.nn.Module],
+    made: dict[torch.nn.Module, torch.nn.Module],
+) -> torch.nn.Module:
+    """What a module becomes; then its own children (not those of what it became) become what they do."""
+    if module not in made:
+        children = list(module._modules.items())
+        made[module] = new = change(module)
+        if not isinstance(new, torch.nn.Module):
+            raise TypeError(f"replace: {type(module).__name__} became {describe(new)}, not a module")
+        for name, child in children:
+            if child is not None and module._modules.get(name) is child:
+                module._modules[name] = _replaced(child, change, made)
+    return made[module]
 
 
 class Criterion(Stateful):

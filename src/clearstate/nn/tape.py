@@ -92,8 +92,11 @@ class Slice(NamedTuple):
 
 
 def leaf(value: Tensor) -> Tensor:
-    """A tensor that shares memory with ``value``, and whose gradient can be asked for."""
-    alone = value.detach()
+    """A tensor that shares memory with ``value``, and whose gradient can be asked for.
+
+    Of what was made in ``torch.inference_mode`` none can: there it is a copy.
+    """
+    alone = value.clone() if value.is_inference() and not torch.is_inference_mode_enabled() else value.detach()
     return alone.requires_grad_() if alone.is_floating_point() or alone.is_complex() else alone
 
 

@@ -121,13 +121,28 @@ def _remembered(value: Kept, former: Former | None) -> Any:
 
 
 def empty(own: Tensor) -> Tensor:
-    """Takes the storage away from a tensor object; returns the object."""
-    if own.numel() or own.dim() != 1:
-        try:
-            own.set_()  # type: ignore[call-overload]
-        except RuntimeError:
-            return torch.empty(0, dtype=own.dtype, device=own.device)
+    """Takes the storage away from a tensor object; returns the object.
+
+    To autograd the object is not changed by it: graphs of others that begin at it stay good.
+    """
+    if is_empty(own):
+        return own
+    nothing = torch.empty(0, dtype=own.dtype, device=own.device)
+    try:
+        own.data = nothing
+    except RuntimeError:
+        return nothing
     return own
+
+
+def is_empty(own: Tensor) -> bool:
+    """Whether a tensor has neither elements nor memory, as a constructor leaves it."""
+    return not own.numel() and own.dim() == 1 and own.layout is torch.strided and not own.untyped_storage().nbytes()
+
+
+def own_alias(value: Tensor) -> Tensor:
+    """Another tensor object on the same memory, in the same graph."""
+    return value.view_as(value) if value.requires_grad else value.detach()
 
 
 def tensors(value: Kept) -> Iterator[Tensor]:

@@ -23,7 +23,7 @@ from torch.nn.modules.module import (
 from ..formats.t7.classes import Fresh, Left, lookup
 from .fields import Fields, merged
 from .nodes import as_node
-from .ownership import Kept, adopt, emptied, empty, mapped, tensors
+from .ownership import Kept, adopt, emptied, empty, is_empty, mapped, own_alias, tensors
 from .tape import Entry, Slice, Tape, Way, calls, gradients, leaf
 
 S = TypeVar("S", bound="Stateful")
@@ -99,6 +99,11 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         """Called when the constructor is done, or a file is read: what it left in ``transient`` fields is what
         `clear_state` restores."""
         self.__dict__["_constructed"] = {n: self.__dict__[n] for n in self.transient if n in self.__dict__}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in KEPT or name in self.transient:  # what a layer's own code keeps may be a caller's tensor
+            value = mapped(value, own_alias)
+        super().__setattr__(name, value)
 
     # Calling
 
@@ -184,13 +189,15 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         inner = input if aliased or input is tape.alone else tape.alias(input)
         tape.alone = None
         start = len(tape.entries)
-        tape.entries.append(None)  # type: ignore[arg-type]
-        result = self.update_output(inner, *rest)
-        tape.entries[start] = Entry(weakref.ref(self), inner, result)
+        me = weakref.ref(self)
+        tape.entries.append(Entry(me, inner, None))
         own = self.__dict__
+        held = own.get("output")
+        result = self.update_output(inner, *rest)
+        tape.entries[start] = Entry(me, inner, result)
         own["_tape"] = Slice(tape, start, len(tape.entries))
         former = own.get("_former")
-        own["output"] = adopt(own.get("output"), self.as_output(result), former and former.get("output"))
+        own["output"] = adopt(held, self.as_output(result), former and former.get("output"))
         return result
 
     def as_output(self, result: Any) -> Any:
@@ -267,7 +274,9 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         for name in KEPT:
             held = own[name]
             if type(held) is Tensor:
-                if held.numel() or held.dim() != 1:
+                if held.requires_grad:
+                    self._empty(name, held)
+                elif not is_empty(held):
                     own[name] = empty(held)
             elif held is not None and held != []:
                 self._empty(name, held)
@@ -283,6 +292,11 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         own = self.__dict__
         entry = lookup(self.typename)
         fresh = entry.transient.get(KEPT[name]) if entry else None
+        if any(
+            t.requires_grad for t in tensors(held)
+        ):  # a layer's own code put it there in a plain call: its caller has it
+            own[name] = as_constructed(fresh)
+            return
         keep = int(fresh.detail) if fresh is not None and fresh.left is Left.TENSORS else 0
         value, former = emptied(held, keep)
         own[name] = value if former is not None else as_constructed(fresh)
@@ -292,7 +306,16 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
     # Copies, files, devices
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in UNSAVED}
+        own = self.__dict__
+        state = {key: value for key, value in own.items() if key not in UNSAVED}
+        for name in (*KEPT, *self.transient):  # objects of the copy's own, without a graph
+            if name in state:
+                state[name] = mapped(state[name], Tensor.detach)
+        state["_constructed"] = {
+            name: state[name] if own.get(name) is value else mapped(value, Tensor.detach)
+            for name, value in own.get("_constructed", {}).items()
+        }
+        return state
 
     def _apply(self: S, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> S:
         from .sharing import SharingKept
@@ -352,7 +375,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
 KEPT = {"output": "output", "grad_input": "gradInput"}
 """What the protocol keeps on every module, and its Lua name."""
 
-UNSAVED = frozenset(("_tape", "_former"))
+UNSAVED = frozenset(("_tape", "_former", "_compiled_call_impl"))
 """What a module never takes along into a copy or a file."""
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..errors import ClearstateError
 from ..roles import Role
 from .baseline import Baseline
 from .constructors import Left, stores
 from .declared import COUNTERS, is_its_own_keeper, left_by_a_profiler
+from .detaching import Undo, detached
 from .evidence import Judged, judge
 from .holdings import Attribute, modules
-
-Undo = Callable[[], None]
 
 
 def clear(
@@ -89,17 +87,19 @@ def _clear_keepers(keepers: Iterable[Any]) -> None:
 
 
 def _drop(judged: Judged, baseline: Baseline | None, done: list[Undo]) -> None:
-    if judged.recomputed:
-        _cut_graph(judged, done)
-    elif judged.role is Role.TRANSIENT:
+    if judged.role is Role.TRANSIENT:
         restore(judged.attribute, baseline, done)
+    elif any(f.tensor.grad_fn is not None for f in judged.tensors):
+        _cut_graphs(judged, done)
 
 
-def _cut_graph(judged: Judged, done: list[Undo]) -> None:
-    """Leaves the value readable and lets its graph go: the next forward computes it anew."""
-    attribute = judged.attribute
-    if isinstance(attribute.value, Tensor):
-        _set(attribute, attribute.value.detach(), done)
+def _cut_graphs(judged: Judged, done: list[Undo]) -> None:
+    """Leaves values readable and lets their graphs go: of what is computed anew, and of views of parameters."""
+    tensors = judged.tensors if judged.recomputed else judged.aliases
+    graphs = {id(f.tensor) for f in tensors if f.tensor.grad_fn is not None}
+    value = judged.attribute.value
+    if graphs and (new := detached(value, graphs, done)) is not value:
+        _set(judged.attribute, new, done)
 
 
 def restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) -> None:

@@ -5,9 +5,10 @@
 [1.0, 'two', True]
 """
 
+from ..differences import Difference
 from .classes import register
 from .clear import clear, not_cleared
-from .compare import Difference, compare
+from .compare import compare
 from .inventory import inspect, inspect_file
 from .layout import Layout
 from .objects import Boolean, Function, Object, Storage, Table, Tensor, references

@@ -8,28 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-
-import numpy as np
 
 from ...roles import Role
 from ..coverage import cover
-from ..data import Array, Data
+from ..differences import Difference, numbers_differ, same_numbers
 from ..garbage import uncollected
 from .objects import Function, Object, Storage, Table, Tensor, Value, view_of
 from .survey import Edge, Path, edges, path_below
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """What differs, where, and the role of it."""
-
-    path: str
-    what: str
-    role: Role
-
-    def __str__(self) -> str:
-        return f"{self.path or 'the whole file'}: {self.what}"
 
 
 def compare(a: Value, b: Value, ignoring: Collection[Role] = ()) -> list[Difference]:
@@ -200,53 +185,16 @@ class _Comparison:
         start = min(run[0] for run in other[0].runs)
         if taken.setdefault((id(second), start), group[0]) != group[0]:
             self._differ(path, "shared with another part of the model in the second only", role)
-        if geometry and _same_numbers(first.data.select(mine[0].runs), second.data.select(other[0].runs)):
+        if geometry and same_numbers(first.data.select(mine[0].runs), second.data.select(other[0].runs)):
             return
         for i in group:
             here, there, path, role = self.tensors[i]
-            if what := _numbers_differ(here.numpy(), there.numpy()):
+            if what := numbers_differ(here.numpy(), there.numpy()):
                 self._differ(path, what, role)
 
 
 def _storage(value: Tensor | Storage) -> Storage | None:
     return value.storage if type(value) is Tensor else value  # type: ignore[return-value]
-
-
-def _same_numbers(a: Data, b: Data) -> bool:
-    if a.dtype == b.dtype and a.count == b.count:
-        return all(np.array_equal(x.view("u1"), y.view("u1")) for x, y in _aligned(a, b))
-    return False
-
-
-def _aligned(a: Data, b: Data) -> Iterator[tuple[Array, Array]]:
-    """The pieces of two runs of the same length, cut at the same places."""
-    left, right = a.pieces(), b.pieces()
-    x: Array = np.empty(0)
-    y: Array = np.empty(0)
-    for _ in iter(int, 1):
-        x = x if len(x) else next(left, x)
-        y = y if len(y) else next(right, y)
-        count = min(len(x), len(y))
-        if not count:
-            return
-        yield x[:count], y[:count]
-        x, y = x[count:], y[count:]
-
-
-def _numbers_differ(a: Array, b: Array) -> str | None:
-    """How two arrays of one shape differ, ``None`` where every element has the same bits (or both are NaN)."""
-    a, b = a.astype(a.dtype.newbyteorder("=")), b.astype(b.dtype.newbyteorder("="))
-    if a.dtype.kind == "f":
-        whole = f"i{a.itemsize}"
-        differ = (a.view(whole) != b.view(whole)) & ~(np.isnan(a) & np.isnan(b))
-    else:
-        differ = a != b
-    count = int(np.count_nonzero(differ))
-    if not count:
-        return None
-    with np.errstate(all="ignore"):
-        most = np.max(np.abs(a[differ].astype("f8") - b[differ].astype("f8")))
-    return f"{count} of {a.size} elements differ, by at most {most:.3g}"
 
 
 def _describe(value: Value) -> str:

@@ -1,0 +1,60 @@
+"""A difference between two models, and how numbers are compared: bit for bit, in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..roles import Role
+from .data import Array, Data
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What differs, where, and the role of it."""
+
+    path: str
+    what: str
+    role: Role
+
+    def __str__(self) -> str:
+        return f"{self.path or 'the whole file'}: {self.what}"
+
+
+def same_numbers(a: Data, b: Data) -> bool:
+    if a.dtype == b.dtype and a.count == b.count:
+        return all(np.array_equal(x.view("u1"), y.view("u1")) for x, y in _aligned(a, b))
+    return False
+
+
+def _aligned(a: Data, b: Data) -> Iterator[tuple[Array, Array]]:
+    """The pieces of two runs of the same length, cut at the same places."""
+    left, right = a.pieces(), b.pieces()
+    x: Array = np.empty(0)
+    y: Array = np.empty(0)
+    for _ in iter(int, 1):
+        x = x if len(x) else next(left, x)
+        y = y if len(y) else next(right, y)
+        count = min(len(x), len(y))
+        if not count:
+            return
+        yield x[:count], y[:count]
+        x, y = x[count:], y[count:]
+
+
+def numbers_differ(a: Array, b: Array) -> str | None:
+    """How two arrays of one shape differ, ``None`` where every element has the same bits (or both are NaN)."""
+    a, b = a.astype(a.dtype.newbyteorder("=")), b.astype(b.dtype.newbyteorder("="))
+    if a.dtype.kind == "f":
+        whole = f"i{a.itemsize}"
+        differ = (a.view(whole) != b.view(whole)) & ~(np.isnan(a) & np.isnan(b))
+    else:
+        differ = a != b
+    count = int(np.count_nonzero(differ))
+    if not count:
+        return None
+    with np.errstate(all="ignore"):
+        most = np.max(np.abs(a[differ].astype("f8") - b[differ].astype("f8")))
+    return f"{count} of {a.size} elements differ, by at most {most:.3g}"

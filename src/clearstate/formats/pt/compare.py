@@ -1,0 +1,232 @@
+"""Are two checkpoints the same model? Names each difference by its path; every element is compared bit for bit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...roles import Role
+from ..coverage import View, cover
+from ..differences import Difference, numbers_differ, same_numbers
+from .file import File
+from .layouts import is_module, main_model, tensor_in
+from .objects import ABSENT, NUMPY, Global, Ordered, Storage, Stub, Tensor, Value
+from .survey import survey
+
+
+def compare(a: File, b: File, ignoring: Collection[Role] = ()) -> list[Difference]:
+    """The differences between two checkpoints, in the order they are met; empty where they are the same.
+
+    Entries of the roles in ``ignoring`` are not compared. Where one is a flat file of tensors (safetensors) and the
+    other is not, the tensors of the model's state dict are compared by name.
+    """
+    if (a.layout == "safetensors") != (b.layout == "safetensors"):
+        return _Comparison({}, {}).run(state_dict(a.root), state_dict(b.root), flat=True)
+    left, right = ({(id(p.table), p.key): p.role for p in survey(f.root).places} for f in (a, b))
+    skipped = [{place for place, role in side.items() if role in ignoring} for side in (left, right)]
+    comparison = _Comparison(*(dict.fromkeys(side) for side in skipped))
+    comparison.roles = {**left, **right}
+    return comparison.run(a.root, b.root)
+
+
+def state_dict(root: Value) -> dict[str, Tensor]:
+    """The tensors of a checkpoint's model by the names of its state dict; of a pickled module, those it would have.
+
+    >>> state_dict({"epoch": 3, "state_dict": {}})
+    {}
+    """
+    _, model = main_model(root)
+    found: dict[str, Tensor] = {}
+    stack: list[tuple[str, Value]] = [("", model)]
+    while stack:
+        name, value = stack.pop()
+        tensor = tensor_in(value)
+        if tensor is not None:
+            found[name] = tensor
+            continue
+        entries: list[tuple[Value, Value]] = []
+        if is_module(value):
+            tables = [value.attribute(table) for table in ("_parameters", "_buffers", "_modules")]
+            entries = [pair for table in tables if isinstance(table, dict) for pair in table.items()]
+        elif isinstance(value, dict):
+            entries = list(value.items())
+        if len(name) < 2000:
+            below = [(f"{name}.{key}" if name else key, item) for key, item in entries if isinstance(key, str)]
+            stack.extend(reversed(below))
+    return found
+
+
+class _Comparison:
+    def __init__(self, skipped_left: Mapping[Any, Any], skipped_right: Mapping[Any, Any]) -> None:
+        self.skipped = (skipped_left, skipped_right)
+        self.roles: dict[Any, Role] = {}
+        self.differences: list[Difference] = []
+        self.partner: dict[int, Value] = {}
+        self.tensors: list[tuple[Tensor, Tensor, str, Role]] = []
+
+    def run(self, a: Value, b: Value, *, flat: bool = False) -> list[Difference]:
+        stack = [("", a, b, Role.PARAMETER if flat else Role.METADATA)]
+        while stack:
+            path, x, y, role = stack.pop()
+            stack.extend(reversed(list(self.pair(path, x, y, role))))
+        self.compare_tensors(flat=flat)
+        return self.differences
+
+    def differ(self, path: str, what: str, role: Role) -> None:
+        self.differences.append(Difference(path, what, role))
+
+    def pair(self, path: str, x: Value, y: Value, role: Role) -> Iterator[tuple[str, Value, Value, Role]]:
+        if _kind(x) is not _kind(y):
+            self.differ(path, f"{_describe(x)} in one, {_describe(y)} in the other", role)
+            return
+        if not isinstance(x, dict | list | tuple | set | frozenset | Stub | Tensor | Storage):
+            if x != y and not (x != x and y != y):
+                self.differ(path, f"{_describe(x)} in one, {_describe(y)} in the other", role)
+            return
+        if id(x) in self.partner and isinstance(x, dict | list | Stub | Tensor):
+            if self.partner[id(x)] is not y:
+                self.differ(path, "shared with another part in one, not in the other", role)
+            return
+        self.partner[id(x)] = y
+        if isinstance(x, Tensor):
+            self.tensors.append((x, y, path, Role.PARAMETER if role is Role.METADATA else role))
+        elif isinstance(x, Storage):
+            if x.dtype != y.dtype or len(x) != len(y):
+                self.differ(path, f"a storage of {len(x)} {x.dtype} in one, {len(y)} {y.dtype} in the other", role)
+        elif isinstance(x, dict):
+            yield from self.entries(path, x, y, role)
+        elif isinstance(x, set | frozenset):
+            if x != y:
+                self.differ(path, "other members in one than in the other", role)
+        elif isinstance(x, Stub):
+            yield from self.stubs(path, x, y, role)
+        elif len(x) != len(y):
+            self.differ(path, f"{len(x)} entries in one, {len(y)} in the other", role)
+        else:
+            for i, (one, other) in enumerate(zip(x, y, strict=True)):
+                yield f"{path}[{i}]", one, other, role
+
+    def entries(
+        self, path: str, x: dict[Any, Any], y: dict[Any, Any], role: Role
+    ) -> Iterator[tuple[str, Value, Value, Role]]:
+        left = {k: v for k, v in x.items() if (id(x), k) not in self.skipped[0]}
+        right = {k: v for k, v in y.items() if (id(y), k) not in self.skipped[1]}
+        for key, item in left.items():
+            below = self.roles.get((id(x), key), role)
+            name = _name(path, key)
+            if key in right:
+                yield name, item, right[key], below
+            else:
+                self.differ(name, "missing in the second", below)
+        for key in right:
+            if key not in left:
+                self.differ(_name(path, key), "missing in the first", self.roles.get((id(y), key), role))
+        if isinstance(x, Ordered) and isinstance(y, Ordered):
+            yield f"{path}.<state>", x.state, y.state, role
+
+    def stubs(self, path: str, x: Stub, y: Stub, role: Role) -> Iterator[tuple[str, Value, Value, Role]]:
+        yield f"{path}.<class>", x.function, y.function, role
+        yield f"{path}.<args>", x.args, y.args, role
+        yield f"{path}.<kwargs>", x.kwargs, y.kwargs, role
+        if (x.state is ABSENT) is not (y.state is ABSENT):
+            self.differ(path, "with a state in one only", role)
+        elif x.state is not ABSENT:
+            yield path, x.state, y.state, role
+        yield f"{path}.<items>", x.items, y.items, role
+        yield f"{path}.<entries>", x.entries, y.entries, role
+
+    def compare_tensors(self, *, flat: bool) -> None:
+        for x, y, path, role in self.tensors:
+            if x.dtype != y.dtype:
+                self.differ(path, f"{x.dtype} in one, {y.dtype} in the other", role)
+            elif x.size != y.size:
+                self.differ(path, f"size {_by(x.size)} in one, {_by(y.size)} in the other", role)
+            elif (x.storage.data is None) is not (y.storage.data is None):
+                self.differ(path, "without data in one only", role)
+            elif x.storage.data is not None and x.numel:
+                self.compare_numbers(x, y, path, role)
+        if not flat:
+            ours = _sharing([pair[0] for pair in self.tensors])
+            theirs = _sharing([pair[1] for pair in self.tensors])
+            for i, (_, _, path, role) in enumerate(self.tensors):
+                if ours.get(i) != theirs.get(i):
+                    self.differ(path, "shares memory with other tensors in one than in the other", role)
+
+    def compare_numbers(self, x: Tensor, y: Tensor, path: str, role: Role) -> None:
+        if _is_plain(x) and _is_plain(y) and same_numbers(_bytes(x), _bytes(y)):
+            return
+        one, other = x.numpy(), y.numpy()
+        if x.dtype not in NUMPY or one.dtype.kind in "?c":
+            one, other = (np.ascontiguousarray(v).view(f"u{_unit(v)}") for v in (one, other))
+        if what := numbers_differ(one, other):
+            self.differ(path, what, role)
+
+
+def _unit(values: np.ndarray[Any, Any]) -> int:
+    return min(values.itemsize, 8)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor's elements lie one behind the other."""
+    expected = 1
+    for size, stride in zip(reversed(tensor.size), reversed(tensor.stride), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _bytes(tensor: Tensor) -> Any:
+    start = tensor.offset * tensor.itemsize
+    assert tensor.storage.data is not None
+    return tensor.storage.data.select([(start, start + tensor.nbytes)])
+
+
+def _sharing(tensors: list[Tensor]) -> dict[int, Any]:
+    """For each tensor (by number) that overlaps others: which, and where in what they see together."""
+    by_storage: dict[int, list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        if tensor.numel and tensor.storage.data is not None:
+            by_storage.setdefault(id(tensor.storage), []).append(i)
+    found: dict[int, Any] = {}
+    for members in by_storage.values():
+        if len(members) < 2 or len({tensors[i].itemsize for i in members}) > 1:
+            continue
+        views = [View(tensors[i].offset, tensors[i].size or (1,), tensors[i].stride or (1,)) for i in members]
+        for group in cover(views):
+            if len(group.moved) > 1:
+                together = tuple(members[k] for k in sorted(group.moved))
+                found.update({members[k]: (together, offset) for k, (offset, _) in group.moved.items()})
+    return found
+
+
+def _kind(value: Value) -> type:
+    return int if isinstance(value, int) and not isinstance(value, bool) else type(value)
+
+
+def _name(path: str, key: Value) -> str:
+    return (f"{path}.{key}" if path else key) if isinstance(key, str) else f"{path}[{key!r}]"
+
+
+def _by(size: tuple[int, ...]) -> str:
+    return "x".join(map(str, size)) or "one number"
+
+
+def _describe(value: Value) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, Tensor):
+        return f"a {value.dtype} tensor of {_by(value.size)}"
+    if isinstance(value, Stub):
+        return f"a {value.typename}"
+    if isinstance(value, dict | list | tuple | set | frozenset):
+        return f"a {type(value).__name__.lower()} of {len(value)}"
+    if isinstance(value, Global):
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:.17g}"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,166 @@
+"""The `Inventory` of a checkpoint, and what reading it with ``torch.load`` would run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from ...inventory import Entry, Inventory, size_text
+from ...roles import Role
+from ..coverage import View, cover
+from .file import File
+from .objects import Global, Storage, Stub, Tensor, Value, children
+from .survey import Piece, Survey, survey
+
+PRIORITY = {role: i for i, role in enumerate((Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.METADATA, Role.UNKNOWN))}
+"""Bytes that several pieces see are counted for the first of these."""
+
+HARMLESS = (
+    "torch",
+    "collections",
+    "numpy",
+    "_codecs",
+    "datetime",
+    "pathlib",
+    "argparse",
+    "types",
+    "fractions",
+    "decimal",
+    "uuid",
+    "enum",
+)
+"""Packages whose classes checkpoints hold and that do nothing but make values."""
+
+DANGEROUS = frozenset(
+    "os posix nt subprocess sys shutil socket runpy importlib ctypes pty commands webbrowser pickle marshal code "
+    "asyncio multiprocessing http urllib requests ftplib smtplib builtins.eval builtins.exec builtins.compile "
+    "builtins.open builtins.__import__ builtins.getattr builtins.setattr __builtin__.eval __builtin__.exec "
+    "__builtin__.open __builtin__.getattr operator.attrgetter operator.methodcaller torch.hub torch.load "
+    "torch.utils.cpp_extension".split()
+)
+"""Modules and functions that reach outside: a checkpoint that calls one is an attack."""
+
+HARMLESS_BUILTINS = frozenset("set frozenset bytearray complex slice range list dict tuple object".split())
+
+
+def inspect_file(file: File) -> Inventory:
+    """What an opened checkpoint holds; the entries' bytes are bytes of the file."""
+    found = survey(file.root)
+    entries = list(_entries(found))
+    counted = sum(entry.bytes for entry in entries)
+    if file.size > counted:
+        entries.append(Entry("", "", "structure", Role.METADATA, file.size - counted, "structural"))
+    return Inventory(file.path, file.kind, file.size, tuple(entries), found.modules, tuple(_notes(file, found)))
+
+
+def _entries(found: Survey) -> Iterator[Entry]:
+    by_storage: dict[int, tuple[Storage, list[Piece]]] = {}
+    for piece in found.pieces:
+        storage = piece.value.storage if isinstance(piece.value, Tensor) else piece.value
+        if isinstance(storage, Storage):
+            by_storage.setdefault(id(storage), (storage, []))[1].append(piece)
+    fresh: dict[int, int] = {}
+    for storage, pieces in by_storage.values():
+        pieces.sort(key=lambda piece: PRIORITY.get(piece.role, 99))
+        unseen = _count(storage, pieces, fresh)
+        if unseen > 0:
+            path = f"{pieces[0].path}.<unseen>"
+            yield Entry(path, "", f"{storage.dtype} storage", Role.SLACK, unseen, "structural", storage.dtype)
+    for piece in found.pieces:
+        value = piece.value
+        if isinstance(value, Tensor):
+            size = fresh.get(id(value), 0)
+            yield Entry(piece.path, "", "torch.Tensor", piece.role, size, piece.evidence, value.dtype, value.size)
+        elif isinstance(value, Storage):
+            size = fresh.get(id(value), 0)
+            yield Entry(piece.path, "", "storage", piece.role, size, piece.evidence, value.dtype, (len(value),))
+        elif isinstance(value, Stub):
+            yield Entry(piece.path, "", value.typename, piece.role, 0, piece.evidence)
+
+
+def _count(storage: Storage, pieces: list[Piece], fresh: dict[int, int]) -> int:
+    """Notes what each piece is the first to see, in bytes; returns what none sees."""
+    views, sizes = [], {piece.value.itemsize for piece in pieces}
+    if len(sizes) > 1:
+        fresh[id(pieces[0].value)] = storage.nbytes
+        return 0
+    for piece in pieces:
+        value = piece.value
+        if isinstance(value, Tensor):
+            views.append(View(value.offset, value.size or (1,), value.stride or (1,)))
+        else:
+            views.append(View(0, (len(value),), (1,)))
+    size = sizes.pop()
+    seen = 0
+    if storage.data is None:
+        return 0
+    for group in cover(views):
+        seen += group.count * size
+        for i, count in group.fresh.items():
+            fresh[id(pieces[i].value)] = count * size
+    return storage.nbytes - seen
+
+
+def _notes(file: File, found: Survey) -> Iterator[str]:
+    if found.layout is not None:
+        yield f"written by {found.layout.name}"
+    for path in found.copies:
+        yield f"{path} is an averaged copy of the model (EMA): both are kept"
+    calls = Counter(str(g) for g in globals_of(file.root, called=True))
+    dangerous = sorted(name for name in calls if is_dangerous(name))
+    if dangerous:
+        yield f"DANGEROUS: torch.load would call {', '.join(dangerous)}"
+    unknown = sorted(name for name in calls if not is_harmless(name) and name not in dangerous)
+    if unknown:
+        yield f"torch.load would import and call {', '.join(unknown)}"
+    if "constants.pkl" in file.records:
+        size = sum(data.count for data in file.records.values())
+        yield f"a TorchScript program: its code and constants ({size_text(size)}) stay as they are"
+
+
+def globals_of(root: Value, *, called: bool = False) -> Iterable[Global]:
+    """Every class and function that a checkpoint names; with ``called`` only those that loading it would call.
+
+    >>> [str(g) for g in globals_of([Global("os", "system")])]
+    ['os.system']
+    """
+    found: dict[Global, None] = {}
+    met: set[int] = set()
+    stack = [root]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Global):
+            if not called:
+                found[value] = None
+            continue
+        if id(value) in met:
+            continue
+        met.add(id(value))
+        if isinstance(value, Stub) and isinstance(value.function, Global):
+            found[value.function] = None
+        elif isinstance(value, Tensor):
+            found[value.maker] = None
+        stack.extend(item for _, item in children(value))
+    return found
+
+
+def is_dangerous(name: str) -> bool:
+    """Whether a function reaches outside the program.
+
+    >>> is_dangerous("posix.system"), is_dangerous("torch._utils._rebuild_tensor_v2")
+    (True, False)
+    """
+    parts = name.split(".")
+    return any(".".join(parts[:i]) in DANGEROUS for i in range(1, len(parts) + 1))
+
+
+def is_harmless(name: str) -> bool:
+    """Whether a class or function is one that only makes values.
+
+    >>> is_harmless("collections.OrderedDict"), is_harmless("my.Model")
+    (True, False)
+    """
+    package, _, rest = name.partition(".")
+    if package in ("builtins", "__builtin__"):
+        return rest in HARMLESS_BUILTINS
+    return package in HARMLESS and not is_dangerous(name)

@@ -1,0 +1,176 @@
+"""What is what in a checkpoint: by structure first, then by the layouts that training programs write.
+
+An optimizer is a dict with ``state`` and ``param_groups``, whatever its key. What structure cannot say (a loop's
+counters, random generators, averaged copies) is named by a layout: the keys that tell whose file it is, and what its
+keys are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...roles import Role
+from .objects import Stub, Tensor, Value
+
+OPTIMIZER, TRAINING = Role.OPTIMIZER, Role.TRAINING
+
+
+def role_by_structure(value: Value) -> Role | None:
+    """The role of a dict that is what its keys say: an optimizer's state, a scheduler's, a gradient scaler's.
+
+    >>> role_by_structure({"state": {}, "param_groups": []})
+    <Role.OPTIMIZER: 'optimizer'>
+    """
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get("param_groups"), list) and isinstance(value.get("state"), dict):
+        return OPTIMIZER
+    if "last_epoch" in value and not value.keys().isdisjoint(("_step_count", "base_lrs", "_last_lr", "T_max")):
+        return TRAINING
+    if {"scale", "growth_factor", "backoff_factor", "growth_interval"} <= value.keys():
+        return TRAINING
+    return None
+
+
+class Layout(NamedTuple):
+    """A training program's checkpoint: keys that tell it, and the roles of keys that structure does not tell."""
+
+    name: str
+    marks: tuple[str, ...]
+    roles: Mapping[str, Role]
+    copies: tuple[str, ...] = ()
+    """Keys of averaged copies of the model."""
+
+
+def _training(names: str, optimizer: str = "") -> dict[str, Role]:
+    return {**dict.fromkeys(names.split(), TRAINING), **dict.fromkeys(optimizer.split(), OPTIMIZER)}
+
+
+LAYOUTS = (
+    Layout(
+        "Lightning",
+        ("pytorch-lightning_version", "state_dict"),
+        _training("lr_schedulers loops callbacks MixedPrecision native_amp_scaling_state", "optimizer_states"),
+    ),
+    Layout(
+        "mmengine",
+        ("message_hub", "state_dict"),
+        _training("message_hub param_schedulers", "optimizer"),
+        ("ema_state_dict",),
+    ),
+    Layout(
+        "fairseq",
+        ("optimizer_history", "model"),
+        _training("optimizer_history extra_state task_state criterion", "last_optimizer_state"),
+    ),
+    Layout(
+        "Ultralytics",
+        ("train_args", "model"),
+        _training("updates scaler train_metrics train_results best_fitness", "optimizer"),
+        ("ema",),
+    ),
+    Layout(
+        "DeepSpeed",
+        ("ds_version", "module"),
+        _training(
+            "lr_scheduler random_rng_state np_rng_state torch_rng_state cuda_rng_state data_sampler "
+            "random_ltd sparse_tensor_module_names",
+            "optimizer optimizer_state_dict",
+        ),
+    ),
+    Layout("timm", ("arch", "state_dict", "version"), _training("amp_scaler", "optimizer"), ("state_dict_ema",)),
+    Layout("Detectron2", ("model", "iteration"), _training("scheduler trainer", "optimizer")),
+    Layout("nanoGPT", ("model", "model_args", "iter_num"), {}),
+    Layout(
+        "random generators of a Hugging Face Trainer",
+        ("python", "numpy", "cpu"),
+        _training("python numpy cpu cuda npu xpu"),
+    ),
+)
+"""Checked in this order; the first whose marks are all there tells."""
+
+RANDOM = frozenset(
+    "rng_state rng_states torch_rng_state cuda_rng_state cuda_rng_state_all random_rng_state np_rng_state "
+    "cpu_rng_state numpy_rng_state python_rng_state xla_seed".split()
+)
+"""Keys of random generators, in any layout."""
+
+COPIES = frozenset("ema model_ema ema_model state_dict_ema ema_state_dict model_ema_state_dict shadow_params".split())
+"""Keys of averaged copies of the model, in any layout."""
+
+MODELS = ("state_dict", "model", "model_state_dict", "module", "net", "network", "params", "model_state", "generator")
+"""Keys of the model, in the order they are looked for."""
+
+
+def layout_of(root: Value) -> Layout | None:
+    """Whose checkpoint this is.
+
+    >>> layout_of({"pytorch-lightning_version": "2.4", "state_dict": {}}).name
+    'Lightning'
+    """
+    if not isinstance(root, dict):
+        return None
+    return next((layout for layout in LAYOUTS if all(mark in root for mark in layout.marks)), None)
+
+
+def role_by_layout(layout: Layout | None, key: Value) -> Role | None:
+    """The role of an entry of a checkpoint's root, by its key."""
+    if layout is not None and key in layout.roles:
+        return layout.roles[key]
+    return TRAINING if isinstance(key, str) and key in RANDOM else None
+
+
+def is_copy(layout: Layout | None, key: Value) -> bool:
+    """Whether a key of the root is that of an averaged copy of the model."""
+    return isinstance(key, str) and (key in COPIES or (layout is not None and key in layout.copies))
+
+
+def is_state_dict(value: Value) -> bool:
+    """Whether a dict is a module's: all its keys are names, and tensors are among its values.
+
+    >>> is_state_dict({"epoch": 3})
+    False
+    """
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and all(isinstance(key, str) for key in value)
+        and any(tensor_in(item) is not None for item in value.values())
+    )
+
+
+def is_module(value: Value) -> bool:
+    """Whether a stub is a pickled ``torch.nn.Module``, by what its state holds."""
+    return isinstance(value, Stub) and isinstance(value.attribute("_parameters"), dict)
+
+
+def tensor_in(value: Value) -> Tensor | None:
+    """The tensor itself, or the one in a parameter or a tensor subclass around it.
+
+    >>> tensor_in(3) is None
+    True
+    """
+    for _ in range(8):
+        if isinstance(value, Tensor):
+            return value
+        if not isinstance(value, Stub) or not isinstance(value.args, tuple) or not value.args:
+            return None
+        if not str(value.function).startswith("torch._utils._rebuild"):
+            return None
+        value = next((part for part in value.args if isinstance(part, Tensor | Stub)), None)
+    return None
+
+
+def main_model(root: Value) -> tuple[tuple[Value, ...], Value]:
+    """Where the model's own state dict (or pickled module) is: the keys to it, and it.
+
+    >>> main_model({"epoch": 3, "model": {}})[0]
+    ('model',)
+    """
+    if not isinstance(root, dict) or (is_state_dict(root) and not any(key in root for key in MODELS)):
+        return (), root
+    for key in MODELS:
+        if key in root and (isinstance(root[key], dict) or is_module(root[key])):
+            return (key,), root[key]
+    return (), root

@@ -85,11 +85,13 @@ class gModule(Container):
         for name, parents, select, splits, _, done in self.plan[1:]:
             value = values[parents[0]] if len(parents) == 1 else [values[i] for i in parents]
             if select is not None:
+                if isinstance(value, dict) and select not in value:
+                    raise ValueError(f"expected a table with an entry {select}, got one with {sorted(map(str, value))}")
                 value = value[select]
             elif name is not None:
                 value = modules[name](value if parents else [])  # type: ignore[misc]
-            if splits is not None and len(value) != splits:
-                raise ValueError(f"expected a table of {splits} to split, got {describe(value)}")
+            if splits is not None:
+                expect_table(value, splits)
             values.append(value)
             for i in done:
                 values[i] = None

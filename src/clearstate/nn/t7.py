@@ -72,4 +72,7 @@ def to_live(value: Value, *, unknown: Unknown = "error") -> Any:
 
 def to_graph(value: Any) -> Value:
     """The object graph of live modules."""
-    return Writing().value(value)
+    try:
+        return Writing().value(value)
+    except RecursionError:
+        raise ClearstateError("modules or tables nested too deep to be written") from None

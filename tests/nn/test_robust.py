@@ -11,6 +11,9 @@ import pytest
 import torch
 
 import clearstate.nn as nn
+from clearstate.errors import ClearstateError
+from clearstate.formats import t7
+from clearstate.nn.t7 import to_graph, to_live
 
 
 def net() -> nn.Sequential:
@@ -191,3 +194,90 @@ def test_a_shared_module_is_replaced_by_one_module() -> None:
     made.replace(lambda m: nn.Tanh() if m is shared else m)
     assert made[0] is made[1]
     assert isinstance(made[0], nn.Tanh)
+
+
+def read(module: nn.Module, **fields: Any) -> Any:
+    """The module, through a file in which these fields are something else (``None``: they are missing)."""
+    obj: Any = to_graph(module)
+    for name, value in fields.items():
+        obj.state.pop(name, None)
+        if value is not None:
+            obj.state[name] = value
+    return to_live(t7.loads(t7.dumps(obj)))
+
+
+@pytest.mark.parametrize(
+    "module, fields, message",
+    [
+        (nn.Linear(3, 2), {"weight": "abc"}, "nn.Linear in the file .* weight should be a tensor, and is 'abc'"),
+        (nn.Linear(3, 2), {"bias": 3.0}, "bias should be a tensor, and is 3"),
+        (nn.SpatialBatchNormalization(3), {"running_mean": t7.Table.of([1.0])}, "running_mean should be a tensor"),
+        (nn.SpatialBatchNormalization(3), {"eps": "abc"}, "eps should be a number, and is 'abc'"),
+        (nn.SpatialConvolution(3, 2, 3, 3), {"kW": 1e300}, "kW should be a whole number, and is 1e"),
+        (nn.SpatialMaxPooling(2, 2), {"dH": t7.Table()}, "dH should be a whole number, and is a table of 0"),
+        (nn.Select(0, 0), {"dimension": "one"}, "dimension should be a whole number, and is 'one'"),
+        (nn.Reshape(3), {"size": t7.Table.of(["x"])}, "size should be whole numbers, and is a table of 1"),
+        (nn.Sequential(nn.Tanh()), {"modules": 1.0}, "modules should be a table, and is 1"),
+        (nn.Sequential(nn.Tanh()), {"modules": t7.Table({1.0: 5.0})}, "nn.Sequential in the file .* not a Module"),
+        (
+            nn.Sequential(nn.Tanh()),
+            {"modules": t7.Table({1.0: to_graph(nn.Tanh()), 3.0: to_graph(nn.Tanh())})},
+            "modules should be a table of 1 to 2, and has only 1 in a row",
+        ),
+        (nn.PartialLinear(3, 2), {"network": "abc"}, "nn.PartialLinear in the file"),
+    ],
+)
+def test_a_file_that_lies_about_a_field_is_refused_when_read(
+    module: nn.Module, fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ClearstateError, match=message):
+        read(module, **fields)
+
+
+@pytest.mark.parametrize(
+    "module, fields, input, message",
+    [
+        (nn.Linear(3, 2), {"weight": None}, torch.ones(5, 3), "in 0 .nn.Linear.: .* file lacks weight"),
+        (nn.Linear(3, 2), {"weight": t7.Tensor.of([1.0])}, torch.ones(5, 3), "fields that do not go together"),
+        (nn.LookupTable(4, 2), {"weight": None}, torch.tensor([0, 1]), "file lacks weight"),
+    ],
+)
+@pytest.mark.parametrize("way", ["called", "forward"])
+def test_a_net_whose_file_lacks_what_it_needs_says_so_when_called(
+    module: nn.Module, fields: dict[str, Any], input: torch.Tensor, message: str, way: str
+) -> None:
+    made = nn.Sequential(read(module, **fields))
+    with pytest.raises(ValueError, match=message):
+        made(input) if way == "called" else made.forward(input)
+
+
+def test_a_table_whose_keys_are_storages_is_read_as_it_is() -> None:
+    table = t7.Table({t7.Storage.of("torch.LongStorage", [1]): 2.0})
+    assert to_live(table) is table
+
+
+def test_a_net_nested_too_deep_to_be_written_is_refused_in_words() -> None:
+    made = nn.Sequential()
+    for _ in range(2000):
+        made = nn.Sequential(made)
+    with pytest.raises(ClearstateError, match="nested too deep to be written"):
+        to_graph(made)
+    with pytest.raises(RecursionError):
+        made.forward(torch.ones(1))
+    assert nn.Tanh().forward(torch.zeros(1)).item() == 0
+
+
+@pytest.mark.parametrize("input", [{"a": torch.ones(1), "b": torch.ones(1)}, torch.ones(2, 1), [torch.ones(1)], None])
+def test_a_graph_of_two_inputs_refuses_what_is_no_table_of_two(input: Any) -> None:
+    x, y = nn.Identity()(), nn.Identity()()
+    made = nn.gModule([x, y], [nn.CAddTable()([x, y])])
+    with pytest.raises((TypeError, ValueError), match="expected a table"):
+        made(input)
+
+
+def test_a_tensor_is_not_split_as_if_it_were_a_table() -> None:
+    x = nn.Identity()()
+    first, second = x.split(2)
+    made = nn.gModule([x], [nn.CAddTable()([first, second])])
+    with pytest.raises(TypeError, match="expected a table of 2, got a tensor of 2x3"):
+        made(torch.ones(2, 3))

@@ -20,4 +20,6 @@ class _OfTensor(Module):
         Traceback (most recent call last):
         TypeError: expected a tensor, got a table of 2
         """
-        return error if isinstance(input, Tensor) else TypeError(f"expected a tensor, got {describe(input)}")
+        if isinstance(input, Tensor):
+            return super().told(error, input)
+        return TypeError(f"expected a tensor, got {describe(input)}")

@@ -19,11 +19,13 @@ from ..formats.t7.classes import ClassEntry, Left, entry_for, lookup, snake_case
 from ..formats.t7.objects import Boolean, Value, element_type, numeric_class
 from ..roles import Role
 from . import stateful
+from .declared import misfit
 from .fields import Form, counted_from_zero, of_gradient, of_role
 from .opaque import Opaque
 from .ownership import adopt, mapped
 from .packages import completed, meant
 from .stateful import KEPT, Stateful
+from .tape import describe
 
 Unknown = Literal["error", "keep"]
 
@@ -119,7 +121,7 @@ class Reading:
             made: list[Any] = []
             self.known[id(table)] = made
             made.extend(self.value(item) for item in items)
-        elif any(isinstance(key, t7.Table) for key in table):
+        elif any(isinstance(key, t7.Table | t7.Storage) for key in table):
             self.known[id(table)] = table  # nothing that Python's dicts take for a key
         else:
             self.known[id(table)] = entries = {}
@@ -130,13 +132,23 @@ class Reading:
         if cls is not None and isinstance(obj.state, t7.Table):
             made = cls.__new__(cls)
             self.known[id(obj)] = made
-            cls.from_object(made, obj, self)
+            try:
+                cls.from_object(made, obj, self)
+            except (AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
+                if isinstance(error, ClearstateError | RecursionError):
+                    raise
+                raise ClearstateError(f"{obj.typename} in the file is not as its class is made: {error}") from error
         elif entry_for(obj.typename, obj.fields) is None:
             self.known[id(obj)] = obj
         elif self.unknown == "keep":
             self.known[id(obj)] = Opaque(obj)
         else:
             raise UnknownClass(obj.typename)
+
+
+def described(value: Any) -> str:
+    """A value of a file in a few words."""
+    return repr(value)[:40] if isinstance(value, str | int | float) else describe(value)
 
 
 def _geometry(tensor: Tensor) -> Any:
@@ -198,8 +210,13 @@ def _forget_work(module: Stateful, entry: ClassEntry | None) -> None:
 
 def _read_children(module: Stateful, obj: t7.Object, reading: Reading) -> None:
     table = obj.state.get("modules")
-    if isinstance(table, t7.Table):
-        for i, child in enumerate(table.array()):
+    if table is not None and not isinstance(table, t7.Table):
+        raise TypeError(f"modules should be a table, and is {described(table)}")
+    if table is not None:
+        children = table.array()
+        if len(children) != len(table):
+            raise ValueError(f"modules should be a table of 1 to {len(table)}, and has only {len(children)} in a row")
+        for i, child in enumerate(children):
             module.add_module(str(i), reading.child(child))
 
 
@@ -217,7 +234,11 @@ def _read_field(
         grads[of_gradient(name)] = reading.value(raw)
     elif field is not None:
         if field.form is not Form.CONSTANT:
-            value = counted_from_zero(reading.value(raw)) if field.form is Form.INDEX else reading.value(raw)
+            value = reading.value(raw)
+            due = misfit(type(module), field, value)
+            if due:
+                raise TypeError(f"{name} should be {due}, and is {described(value)}")
+            value = counted_from_zero(value) if field.form is Form.INDEX else value
             _set(module, field.attribute, value, role)
     elif role in (Role.PARAMETER, Role.BUFFER, Role.CONSTANT):
         _register(module, name, reading.value(raw), role, reading)
@@ -234,9 +255,11 @@ def _set(module: Stateful, attribute: str, value: Any, role: Role | None) -> Non
 
 def _register(module: Stateful, name: str, value: Any, role: Role, reading: Reading) -> None:
     attribute = snake_case(name)
+    if role is not Role.CONSTANT and value is not None and value is not False and not isinstance(value, Tensor):
+        raise TypeError(f"{name} should be a tensor, and is {described(value)}")
     if role is not Role.PARAMETER:
         _set(module, attribute, value, role)
-    elif value is None or not isinstance(value, Tensor):
+    elif not isinstance(value, Tensor):
         module.register_parameter(attribute, None)
     else:
         module.register_parameter(attribute, reading.parameter(value))

@@ -153,8 +153,17 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         raise NotImplementedError(f"{type(self).__name__} defines no update_output(input)")
 
     def told(self, error: Exception, input: Any) -> Exception:
-        """The error to raise for one that came up in this module."""
-        return error
+        """The error to raise for one that came up in this module.
+
+        What a class of this package trips over where the module is from a file, is the file's doing.
+        """
+        if not isinstance(error, AttributeError | LookupError | ZeroDivisionError) or "extra" not in self.__dict__:
+            return error
+        if not type(self).__module__.startswith(__package__ + "."):
+            return error
+        lacks = [name for name, parameter in self._parameters.items() if parameter is None]
+        why = f"lacks {' and '.join(lacks)}" if lacks else "has fields that do not go together"
+        return ValueError(f"the module from the file {why}: {error}")
 
     def _protocol(self, *inputs: Any) -> Any:
         """A call in Torch7's way: part of the forward that is being recorded, or the beginning of one."""
@@ -292,9 +301,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         own = self.__dict__
         entry = lookup(self.typename)
         fresh = entry.transient.get(KEPT[name]) if entry else None
-        if any(
-            t.requires_grad for t in tensors(held)
-        ):  # a layer's own code put it there in a plain call: its caller has it
+        if any(t.requires_grad for t in tensors(held)):  # a plain call's: its caller has it
             own[name] = as_constructed(fresh)
             return
         keep = int(fresh.detail) if fresh is not None and fresh.left is Left.TENSORS else 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar, cast
 
 from .errors import ClearstateError
-from .inspecting import is_module, open_path
+from .inspecting import door_of, is_module, open_path
 from .inventory import Inventory
 from .roles import DROPPED_BY_DEFAULT, Role
 
@@ -163,7 +163,7 @@ def clear_file(
     old one before it replaces anything. A crash at any moment leaves the old file or the new one.
 
     Args:
-        path: a Torch7 file.
+        path: a Torch7 file, or a PyTorch checkpoint (zip).
         output: the file to write.
         in_place: replace ``path`` itself; needed where ``output`` is not given.
         drop: roles to drop besides the default ones.
@@ -175,7 +175,7 @@ def clear_file(
 
     Raises:
         ValueError: no output is given and ``in_place`` is not set, or ``output`` is ``path``; a word is no role.
-        FormatError: the file is no whole Torch7 file.
+        FormatError: the file is no whole file of these.
         ClearstateError: what was written does not equal what was read; the old file is as it was.
         OSError: a file cannot be read or written.
 
@@ -187,7 +187,6 @@ def clear_file(
     >>> report.freed == os.path.getsize(old) - os.path.getsize(new)
     True
     """
-    from .formats import t7
     from .formats.atomic import replacing
 
     dropped = roles_to_drop(drop, keep)
@@ -201,29 +200,27 @@ def clear_file(
         raise ValueError(f"{target} is the input itself; to replace it, say in_place")
 
     file = open_path(name, long_size=long_size)
-    before = t7.inspect_file(file)
-    cleared = t7.clear(file.root, dropped)
-    layout = replace(file.layout, indices=None)
+    door = door_of(file)
+    before = door.inventory(file)
+    door.drop(file, dropped)
     if target is None or dry_run:
-        size = t7.written_size(cleared, layout)
-        return Cleared(before, _inventory(cleared, before, size), None)
+        return Cleared(before, door.inventory(file, door.size(file)), None)
 
     def check(written: str) -> None:
-        new = t7.open_file(written, long_size=file.layout.long_size).root
-        old = t7.open_file(name, long_size=file.layout.long_size).root
-        wrong = [str(d) for d in t7.compare(old, new, ignoring=dropped)]
-        wrong += [f"{path}: was to be dropped" for path in t7.not_cleared(new, dropped)]
+        old, new = door.reopen(name, file), door.reopen(written, file)
+        wrong = [str(d) for d in door.differences(old, new, ignoring=dropped)]
+        wrong += [f"{path}: was to be dropped" for path in door.left(new, dropped)]
         if wrong:
             raise ClearstateError(f"{name} was not cleared: what was written differs from it: {wrong[0]}")
 
     with replacing(target, check) as handle:
         if progress is None:
-            t7.write(cleared, handle, layout)
+            door.save(file, handle)
         else:
             total = sum(entry.bytes for entry in before.entries if entry.role not in dropped)
-            t7.write(cleared, cast(BinaryIO, _Watched(handle, progress, total)), layout)
+            door.save(file, cast(BinaryIO, _Watched(handle, progress, total)))
             progress(total, total)
-    return Cleared(before, _inventory(cleared, before, os.path.getsize(target)), target)
+    return Cleared(before, door.inventory(file, os.path.getsize(target)), target)
 
 
 class _Watched:
@@ -239,9 +236,3 @@ class _Watched:
     def flush(self) -> None:
         self._handle.flush()
         self._progress(min(os.lseek(self.fileno(), 0, os.SEEK_CUR), max(self._total - 1, 0)), self._total)
-
-
-def _inventory(cleared: Any, before: Inventory, size: int) -> Inventory:
-    from .formats import t7
-
-    return t7.inspect(cleared, before.source, before.kind, size)

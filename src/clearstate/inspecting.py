@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from .errors import FormatError
 from .inventory import Inventory
-
-if TYPE_CHECKING:
-    from .formats.t7 import File
 
 
 def inspect(what: Any, *, long_size: Literal[4, 8] | None = None) -> Inventory:
     """The `Inventory` of a file, an object graph, or a live module.
 
     Args:
-        what: the path of a Torch7 file, an object graph that `clearstate.formats.t7.load` returned, or a module.
+        what: the path of a Torch7 file or a PyTorch checkpoint, an object graph that `clearstate.formats.t7.load`
+            returned, or a module.
         long_size: bytes of a C ``long`` in the file; found out unless given.
 
     Raises:
-        FormatError: the file is no whole Torch7 file; names what it is where that can be known.
+        FormatError: the file is no whole file of these; names what it is where that can be known.
         TypeError: the argument is none of these.
         OSError: the file cannot be read.
 
@@ -33,7 +32,8 @@ def inspect(what: Any, *, long_size: Literal[4, 8] | None = None) -> Inventory:
     from .formats import t7
 
     if isinstance(what, str | os.PathLike):
-        return t7.inspect_file(open_path(what, long_size=long_size))
+        file = open_path(what, long_size=long_size)
+        return door_of(file).inventory(file)  # type: ignore[no-any-return]
     if isinstance(what, t7.Object | t7.Table | t7.Tensor | t7.Storage | t7.Function):
         return t7.inspect(what, getattr(what, "typename", "table"))
     if is_module(what):
@@ -55,8 +55,8 @@ def is_module(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
-def open_path(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None = None) -> File:
-    """Opens a Torch7 file; one that is of another kind is named for what it is."""
+def open_path(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None = None) -> Any:
+    """Opens a Torch7 file or a PyTorch checkpoint; a file of another kind is named for what it is."""
     from .formats import t7
 
     try:
@@ -64,4 +64,14 @@ def open_path(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None =
     except FormatError as error:
         from .formats import sniff
 
+        kind = sniff.sniff(path)
+        if kind.name == "pytorch-zip" and "cut off" not in kind.description:
+            from .formats import pt
+
+            return pt.open_zip(os.fspath(path))
         raise sniff.refuse(path) or error from None
+
+
+def door_of(file: Any) -> Any:
+    """What there is to do with an opened file: the module ``door`` of its format."""
+    return importlib.import_module(f"{type(file).__module__.rpartition('.')[0]}.door")

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .inspecting import is_module, open_path
+from .errors import ClearstateError
+from .inspecting import door_of, is_module, open_path
 from .roles import MODEL
 
 if TYPE_CHECKING:
@@ -39,11 +40,12 @@ def verify(a: Any, b: Any) -> Verdict:
     What work leaves behind is not compared, so a file equals its cleared self. Every element is compared bit for bit.
 
     Args:
-        a: a Torch7 file's path, an object graph, or a module of `clearstate.nn`.
+        a: the path of a Torch7 file or a PyTorch checkpoint, an object graph, or a module of `clearstate.nn`.
         b: the same, of any variant of the format.
 
     Raises:
-        FormatError: a file is no whole Torch7 file.
+        FormatError: a file is no whole file of these.
+        ClearstateError: one is Torch7's and the other PyTorch's.
         OSError: a file cannot be read.
 
     >>> from clearstate.formats import t7
@@ -53,20 +55,25 @@ def verify(a: Any, b: Any) -> Verdict:
     >>> bool(verify(a, a))
     True
     """
-    from .formats import t7
-
-    found = t7.compare(_graph(a), _graph(b))
+    first, second = _opened(a), _opened(b)
+    door = door_of(first)
+    if door_of(second) is not door:
+        raise ClearstateError("a Torch7 file and a PyTorch checkpoint: only models of one kind are compared")
+    found = door.differences(first, second)
     return Verdict(tuple(_of(found, model=True)), tuple(_of(found, model=False)))
 
 
-def _graph(what: Any) -> Any:
+def _opened(what: Any) -> Any:
+    """A file opened; an object graph or a module as if it came from one."""
+    from .formats import t7
+
     if isinstance(what, str | os.PathLike):
-        return open_path(what).root
+        return open_path(what)
     if is_module(what):
         from .nn.t7 import to_graph
 
-        return to_graph(what)
-    return what
+        what = to_graph(what)
+    return t7.File(what, t7.Layout(), 0)
 
 
 def _of(differences: Iterable[Difference], *, model: bool) -> Iterable[Difference]:

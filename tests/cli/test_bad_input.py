@@ -48,8 +48,8 @@ USAGE = [
     (["clear", "missing.t7", "-o", "x.t7"], "cannot read missing.t7: no such file or directory"),
     (["verify", "net.t7", "missing.t7"], "cannot read missing.t7: no such file or directory"),
     (["inspect", "missing*"], "no file matches missing*"),
-    (["inspect", "empty"], "empty holds no .t7 file"),
-    (["clear", "empty", "-o", "x/"], "empty holds no .t7 file"),
+    (["inspect", "empty"], "empty holds no .t7, .pt, .pth or .ckpt file"),
+    (["clear", "empty", "-o", "x/"], "empty holds no .t7, .pt, .pth or .ckpt file"),
     (["verify", "net.t7", "full"], "full is a directory, not a file"),
     (["inspect", "pipe.t7"], "pipe.t7 is a pipe or a device; save what it gives in a file first"),
     (["verify", "/dev/null", "net.t7"], "/dev/null is a pipe or a device"),
@@ -120,9 +120,11 @@ def test_a_file_that_is_no_t7_is_named_for_what_it_is(command: Command, net: str
     assert not (here / "x.t7").exists()
 
 
-def test_a_pytorch_file_is_named_as_one(command: Command, here: Path) -> None:
+def test_a_pytorch_file_is_named_as_one_whatever_it_is_called(command: Command, here: Path) -> None:
     _zip(here / "model.t7")
-    assert "PyTorch" in command("inspect", "model.t7").refused()
+    assert "PyTorch checkpoint" in command("inspect", "model.t7").out
+    (here / "cut.t7").write_bytes((here / "model.t7").read_bytes()[:-40])
+    assert "cut off" in command("inspect", "cut.t7").refused()
 
 
 @pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.999])

@@ -69,7 +69,7 @@ def clear(
     Outputs, input gradients, work buffers, optimizer state and bytes that no tensor sees go; the model
     stays bit for bit what it was. What is written is read back and compared before it replaces anything.
 
-    FILE: Torch7 files, folders (their .t7 files, at any depth) and quoted patterns.
+    FILE: Torch7 files, PyTorch checkpoints, folders (with all in them) and quoted patterns.
     """
     size = long_size(longs)
     dropping, keeping = _roles(drop or (), "--drop"), _roles(keep or (), "--keep")

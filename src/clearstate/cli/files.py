@@ -11,6 +11,10 @@ from typing import Literal, NamedTuple
 import clearstate as cs
 
 
+SUFFIXES = (".t7", ".pt", ".pth", ".ckpt")
+"""What files of models are called, in a folder."""
+
+
 class Found(NamedTuple):
     """A file to work on, and its name below the folder or pattern it was found by."""
 
@@ -19,7 +23,7 @@ class Found(NamedTuple):
 
 
 def find(arguments: Iterable[str], *, outside: str | None = None) -> list[Found]:
-    """The files that the arguments name: files, directories (their ``*.t7`` files, at any depth) and patterns.
+    """The files that the arguments name: files, directories (the files in them that end in `SUFFIXES`, at any depth) and patterns.
 
     Args:
         arguments: as given.
@@ -66,12 +70,14 @@ def _below(folder: str, base: str, outside: str | None) -> Iterator[Found]:
     for place, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(f for f in folders if os.path.realpath(os.path.join(place, f)) != skipped)
         for name in sorted(names):
-            if name.lower().endswith(".t7"):
+            if name.lower().endswith(SUFFIXES):
                 none = False
                 path = os.path.join(place, name)
                 yield Found(path, os.path.relpath(path, base))
     if none:
-        raise cs.ClearstateError(f"{folder} holds no .t7 file; name the files if they are called otherwise")
+        raise cs.ClearstateError(
+            f"{folder} holds no .t7, .pt, .pth or .ckpt file; name the files if they are called otherwise"
+        )
 
 
 def _refuse(error: OSError) -> None:

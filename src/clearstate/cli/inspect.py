@@ -62,7 +62,7 @@ def inspect(
 ) -> None:
     """Show what a file holds by role, what is biggest, and what clearing would save.
 
-    FILE: Torch7 files, folders (their .t7 files, at any depth) and quoted patterns.
+    FILE: Torch7 files, PyTorch checkpoints, folders (with all in them) and quoted patterns.
     """
     size = long_size(longs)
     failed = False

@@ -14,7 +14,7 @@ from .files import readable
 
 
 def verify(
-    first: Annotated[str, typer.Argument(metavar="A", help="A Torch7 file.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A Torch7 file or a PyTorch checkpoint.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another, of any variant of the format.")],
 ) -> None:
     """Tell whether two files are the same model, whatever work left behind in either.

@@ -149,6 +149,27 @@ def write_zip(file: File, handle: BinaryIO, *, folder: str = "archive") -> None:
         handle: an open file, at its beginning.
         folder: the name of the archive's folder.
     """
+    with zipfile.ZipFile(handle, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in _contents(file, folder):
+            _add(archive, name, data)
+
+
+def written_size(file: File, folder: str = "archive") -> int:
+    """Bytes that `write_zip` would write, found out without reading a storage."""
+    end = directory = 0
+    for name, data in _contents(file, folder):
+        count = data.count * data.dtype.itemsize
+        large = 20 if count >= zipfile.ZIP64_LIMIT else 0
+        far = (20 if large else 12) if end >= zipfile.ZIP64_LIMIT or large else 0
+        start = end + HEADER + len(name.encode()) + large
+        padding = 4 + (-start - 4) % ALIGNMENT
+        end = start + padding + count
+        directory += 46 + len(name.encode()) + padding + far
+    return end + directory + 22 + (76 if end >= zipfile.ZIP64_LIMIT else 0)
+
+
+def _contents(file: File, folder: str) -> Iterator[tuple[str, Data]]:
+    """The members of the archive, in PyTorch's order."""
     storages = storages_of(file.root)
     keys = {id(storage): str(i) for i, storage in enumerate(storages)}
 
@@ -156,20 +177,15 @@ def write_zip(file: File, handle: BinaryIO, *, folder: str = "archive") -> None:
         return ("storage", storage.kind, keys[id(storage)], storage.location, len(storage))
 
     pickle = dumps(file.root, protocol=file.protocol, persistent=persistent)
-    with zipfile.ZipFile(handle, "w", zipfile.ZIP_STORED) as archive:
-        _add(archive, f"{folder}/data.pkl", Held(np.frombuffer(pickle, "u1")))
-        before = ("byteorder", ".format_version", ".storage_alignment")
-        records = {"byteorder": Held(np.frombuffer(b"little", "u1")), **file.records}
-        records.setdefault("version", Held(np.frombuffer(b"3\n", "u1")))
-        for name in sorted(records, key=lambda name: name not in before):
-            if name in before:
-                _add(archive, f"{folder}/{name}", records[name])
-        for storage in storages:
-            if storage.data is not None:
-                _add(archive, f"{folder}/data/{keys[id(storage)]}", storage.data)
-        for name, data in records.items():
-            if name not in before:
-                _add(archive, f"{folder}/{name}", data)
+    yield f"{folder}/data.pkl", Held(np.frombuffer(pickle, "u1"))
+    before = ("byteorder", ".format_version", ".storage_alignment")
+    records = {"byteorder": Held(np.frombuffer(b"little", "u1")), **file.records}
+    records.setdefault("version", Held(np.frombuffer(b"3\n", "u1")))
+    yield from ((f"{folder}/{name}", records[name]) for name in before if name in records)
+    for storage in storages:
+        if storage.data is not None:
+            yield f"{folder}/data/{keys[id(storage)]}", storage.data
+    yield from ((f"{folder}/{name}", data) for name, data in records.items() if name not in before)
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: Data) -> None:

@@ -109,17 +109,23 @@ def share(module: torch.nn.Module, other: torch.nn.Module, names: Sequence[str])
     Args:
         names: Lua or Python names. With ``grad_x`` beside ``x``, the two have one parameter object and so one
             gradient; with ``x`` alone they share the values only.
+
+    Raises:
+        ValueError: the two have not the same number of modules; nothing is shared then.
     """
     wanted = {snake_case(name) for name in names}
-    for ours, theirs in zip(module.modules(), other.modules(), strict=True):
+    mine, others = list(module.modules()), list(other.modules())
+    if len(mine) != len(others):
+        raise ValueError(f"share needs nets of one structure: one has {len(mine)} modules, the other {len(others)}")
+    for ours, theirs in zip(mine, others, strict=True):
         for name, parameter in list(theirs._parameters.items()):
             if name not in wanted or parameter is None:
                 continue
-            mine = ours._parameters.get(name)
-            if f"grad_{name}" in wanted or mine is None:
+            own = ours._parameters.get(name)
+            if f"grad_{name}" in wanted or own is None:
                 ours._parameters[name] = parameter
             else:
-                mine.data = parameter.data
+                own.data = parameter.data
         for name, buffer in theirs._buffers.items():
             if name in wanted and buffer is not None:
                 ours._buffers[name] = buffer

@@ -5,14 +5,18 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import clearstate as cs
 import clearstate.nn as nn
 from clearstate.errors import ClearstateError
 from clearstate.formats import t7
+from clearstate.nn.fields import index, plain
+from clearstate.nn.ownership import tensors
 from clearstate.nn.t7 import to_graph, to_live
 
 
@@ -281,3 +285,91 @@ def test_a_tensor_is_not_split_as_if_it_were_a_table() -> None:
     made = nn.gModule([x], [nn.CAddTable()([first, second])])
     with pytest.raises(TypeError, match="expected a table of 2, got a tensor of 2x3"):
         made(torch.ones(2, 3))
+
+
+class Attention(nn.Module, typename="robust.Attention"):
+    """A layer of a user's own, with all that one may hold."""
+
+    fields = plain("heads options") | index("dimension")
+    transient = ("scores",)
+
+    def __init__(self, heads: int = 2) -> None:
+        super().__init__()
+        self.heads = heads
+        self.options = {"scale": 0.5, "names": ["a", "b"]}
+        self.dimension = 0
+        self.weight = torch.nn.Parameter(torch.randn(3))
+        self.query_key = torch.nn.Parameter(torch.randn(3))
+        self.register_buffer("running", torch.ones(3))
+        self.inner = nn.Linear(3, 3)
+
+    def update_output(self, input: torch.Tensor) -> Any:
+        self.keep("scores", input * self.query_key)
+        return self.inner(input * self.query_key * self.weight) + self.running
+
+
+@pytest.mark.parametrize("state", ["fresh", "used", "cleared"])
+def test_a_layer_of_ones_own_comes_back_from_a_file_whole(tmp_path: Path, state: str) -> None:
+    layer, x = Attention(4), torch.randn(5, 3)
+    if state != "fresh":
+        layer.forward(x)
+        layer.backward(x, torch.ones(5, 3))
+    if state == "cleared":
+        layer.clear_state()
+    path = tmp_path / "layer.t7"
+    cs.save({"model": nn.Sequential(layer), "tied": layer.inner}, path)
+    read = cs.load(path)
+    other = read["model"][0]
+    assert (other.heads, other.options, other.dimension) == (4, layer.options, 0)
+    assert [name for name, _ in other.named_parameters()] == [name for name, _ in layer.named_parameters()]
+    assert [name for name, _ in other.named_buffers()] == ["running"]
+    assert read["tied"] is other.inner
+    for mine, theirs in zip(layer.parameters(), other.parameters(), strict=True):
+        due = torch.zeros_like(mine) if mine.grad is None else mine.grad
+        assert theirs.grad is not None
+        assert torch.equal(theirs.grad, due)
+    assert not other.extra
+    assert torch.equal(other(x), layer(x))
+    other.clear_state().forward(x)
+    assert other.clear_state().output.numel() == 0
+    assert not any(t.numel() for t in tensors(getattr(other, "scores", None)))
+
+
+def test_a_file_keeps_the_lua_names_of_a_layer_of_ones_own() -> None:
+    obj = t7.Object("robust.Attention", t7.Table(queryKey=t7.Tensor.of([2.0]), gradQueryKey=t7.Tensor.of([0.0])))
+    live = to_live(obj)
+    assert live.query_key.requires_grad
+    written: Any = to_graph(live)
+    assert {"queryKey", "gradQueryKey"} <= set(written.state)
+    assert "query_key" not in written.state
+
+
+def test_a_child_of_torch7s_class_keeps_its_parameters_under_a_name_of_ones_own(tmp_path: Path) -> None:
+    class Scaled(nn.Linear, typename="robust.Scaled"):
+        def update_output(self, input: torch.Tensor) -> torch.Tensor:
+            return 2 * super().update_output(input)
+
+    layer, x = Scaled(3, 2), torch.randn(5, 3)
+    cs.save(layer, tmp_path / "layer.t7")
+    assert torch.equal(cs.load(tmp_path / "layer.t7")(x), layer(x))
+
+
+def test_parametrized_weights_are_refused_by_a_file_with_what_to_do(tmp_path: Path) -> None:
+    made = net()
+    torch.nn.utils.parametrizations.weight_norm(made[0])
+    with pytest.raises(TypeError, match="remove_parametrizations"):
+        cs.save(made, tmp_path / "net.t7")
+    torch.nn.utils.parametrize.remove_parametrizations(made[0], "weight")
+    cs.save(made, tmp_path / "net.t7")
+    x = torch.randn(5, 3)
+    assert torch.allclose(cs.load(tmp_path / "net.t7")(x), made(x))
+
+
+def test_sharing_with_a_net_of_another_structure_is_refused_and_shares_nothing() -> None:
+    made, other = net(), nn.Sequential(nn.Linear(3, 4))
+    place = made[0].weight
+    assert isinstance(place, torch.Tensor)
+    before = place.data_ptr()
+    with pytest.raises(ValueError, match="one has 4 modules, the other 2"):
+        made.share(other, "weight")
+    assert place.data_ptr() == before

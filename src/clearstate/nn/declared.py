@@ -24,7 +24,7 @@ TAKEN: dict[Any, Types] = {int: (int,), float: (int, float), str: (str,), Tensor
 """The Python types of a file's values that do for a declared one."""
 
 
-def misfit(cls: type[Any], field: Field, value: Any) -> str | None:
+def misfit(cls: Any, field: Field, value: Any) -> str | None:
     """What a value of a file should have been, in words; ``None`` where it is right.
 
     Args:
@@ -54,7 +54,7 @@ def _whole_numbers(value: Any) -> bool:
 
 
 @cache
-def declarations(cls: type[Any]) -> dict[str, Types]:
+def declarations(cls: Any) -> dict[str, Types]:
     """The types of a class's attributes, where all that may come can be told by type.
 
     >>> import clearstate.nn as nn

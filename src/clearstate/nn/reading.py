@@ -18,7 +18,7 @@ from ..formats import t7
 from ..formats.t7.classes import ClassEntry, Left, entry_for, lookup, snake_case
 from ..formats.t7.objects import Boolean, Value, element_type, numeric_class
 from ..roles import Role
-from . import stateful
+from . import stateful, undeclared
 from .declared import misfit
 from .fields import Form, counted_from_zero, of_gradient, of_role
 from .opaque import Opaque
@@ -193,6 +193,8 @@ def read_module(module: Stateful, obj: t7.Object, reading: Reading) -> None:
     for name in of_role(entry, Role.PARAMETER):  # in Torch7's order, not the file's
         if snake_case(name) in module._parameters:
             module._parameters[snake_case(name)] = module._parameters.pop(snake_case(name))
+    if not module.of_package:
+        undeclared.read(module, reading)
     module.loaded()
     module.note_construction()
     _forget_work(module, entry)

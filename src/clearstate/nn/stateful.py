@@ -21,6 +21,7 @@ from torch.nn.modules.module import (
 )
 
 from ..formats.t7.classes import Fresh, Left, lookup
+from . import undeclared
 from .fields import Fields, merged
 from .nodes import as_node
 from .ownership import Kept, adopt, emptied, empty, is_empty, mapped, own_alias, tensors
@@ -70,6 +71,8 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
     """Whether the class has no other ``forward``: then a call may go to `update_output` at once."""
     has_type: ClassVar[bool] = True
     """Whether Torch7's constructor notes the class of the module's tensors, in ``_type``."""
+    of_package: ClassVar[bool] = True
+    """Whether the class is one of this package's, and not a user's own."""
     is_container: ClassVar[bool] = False
     """Whether Torch7's objects of the class always have a table ``modules``."""
 
@@ -88,6 +91,9 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
             cls._direct = False
         if (own or typename) and not cls.__name__.startswith("_"):
             CLASSES[cls.typename] = cls
+        cls.of_package = own
+        if typename and not own:
+            undeclared.declare(cls)
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +165,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         """
         if not isinstance(error, AttributeError | LookupError | ZeroDivisionError) or "extra" not in self.__dict__:
             return error
-        if not type(self).__module__.startswith(__package__ + "."):
+        if not self.of_package:
             return error
         lacks = [name for name, parameter in self._parameters.items() if parameter is None]
         why = f"lacks {' and '.join(lacks)}" if lacks else "has fields that do not go together"

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.parametrize import is_parametrized
 
 from ..formats import t7
 from ..formats.data import Held
@@ -14,7 +15,7 @@ from ..formats.t7.clear import LINKED, fresh_value
 from ..formats.t7.objects import Boolean, Value, storage_of
 from ..formats.t7.survey import Path, Place
 from ..roles import Role
-from . import stateful
+from . import stateful, undeclared
 from .fields import Field, Form, counted_from_one, of_gradient, of_role
 from .opaque import Opaque
 from .ownership import tensors
@@ -75,6 +76,11 @@ class Writing:
             made.update({_key(k): self.value(item) for k, item in value.items()})
         elif isinstance(value, Opaque):
             self.known[key] = value, value.object
+        elif is_parametrized(value):
+            raise TypeError(
+                f"{type(value).__name__} has parametrized tensors, which a .t7 file cannot hold: "
+                "make them plain first, by torch.nn.utils.parametrize.remove_parametrizations"
+            )
         elif isinstance(value, Stateful) or type(value) in stateful.CLASSES.values():
             obj = t7.Object(value.typename, t7.Table(), version=value.version)
             self.known[key] = value, obj
@@ -139,6 +145,8 @@ def write_module(module: Stateful, obj: t7.Object, writing: Writing) -> None:
     for name, field in module.fields.items():
         if of_another_package is None or name in of_another_package:
             state[name] = _written(module, field, writing)
+    if not module.of_package:
+        undeclared.write(module, state, writing)
     children = [child for _, child in module.children_in_order()]
     if children or module.is_container:
         state["modules"] = t7.Table.of(writing.value(child) for child in children)

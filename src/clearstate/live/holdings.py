@@ -8,6 +8,7 @@ as a whole: a cache is one thing, whatever it is made of.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import types
 from collections.abc import Iterator, Mapping
@@ -149,6 +150,8 @@ def parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{i}]", item) for i, item in enumerate(list(value)))
     elif dataclasses.is_dataclass(value):
         yield from ((f".{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value) if hasattr(value, f.name))
+    elif isinstance(value, functools.partial):  # to ask it for its table would make one, and its pickle larger
+        yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
     elif hasattr(value, "__dict__"):
         yield from ((f".{name}", item) for name, item in list(vars(value).items()))
 

@@ -103,7 +103,7 @@ def read(name: str, *, draws: bool = True) -> Recorded:
     for inner in module.modules():
         if draws and isinstance(inner, Stateful) and hasattr(inner, "draw"):
             drawn = mapped(inner.__dict__[inner.transient[0]], lambda t: t.clone())
-            inner.draw = lambda *_, drawn=drawn: drawn  # type: ignore[assignment]
+            inner.draw = lambda *_, drawn=drawn: drawn
     if io.get("train") is not None:
         module.train(io["train"])
     return Recorded(

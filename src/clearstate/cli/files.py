@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 
 import clearstate as cs
 
-
 SUFFIXES = (".t7", ".pt", ".pth", ".ckpt")
 """What files of models are called, in a folder."""
 
@@ -23,7 +22,7 @@ class Found(NamedTuple):
 
 
 def find(arguments: Iterable[str], *, outside: str | None = None) -> list[Found]:
-    """The files that the arguments name: files, directories (the files in them that end in `SUFFIXES`, at any depth) and patterns.
+    """The files that the arguments name: files, directories (all in them that end in `SUFFIXES`) and patterns.
 
     Args:
         arguments: as given.

@@ -125,19 +125,13 @@ def empty(own: Tensor) -> Tensor:
 
     To autograd the object is not changed by it: graphs of others that begin at it stay good.
     """
-    if is_empty(own):
+    if not own.numel() and own.dim() == 1 and own.layout is torch.strided and not own.untyped_storage().nbytes():
         return own
-    nothing = torch.empty(0, dtype=own.dtype, device=own.device)
     try:
-        own.data = nothing
+        own.data = own.new_empty(0)
     except RuntimeError:
-        return nothing
+        return torch.empty(0, dtype=own.dtype, device=own.device)
     return own
-
-
-def is_empty(own: Tensor) -> bool:
-    """Whether a tensor has neither elements nor memory, as a constructor leaves it."""
-    return not own.numel() and own.dim() == 1 and own.layout is torch.strided and not own.untyped_storage().nbytes()
 
 
 def own_alias(value: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from ..formats.t7.classes import Fresh, Left, lookup
 from . import undeclared
 from .fields import Fields, merged
 from .nodes import as_node
-from .ownership import Kept, adopt, emptied, empty, is_empty, mapped, own_alias, tensors
+from .ownership import Kept, adopt, emptied, empty, mapped, own_alias, tensors
 from .tape import Entry, Slice, Tape, Way, calls, gradients, leaf
 
 S = TypeVar("S", bound="Stateful")
@@ -291,7 +291,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
             if type(held) is Tensor:
                 if held.requires_grad:
                     self._empty(name, held)
-                elif not is_empty(held):
+                else:
                     own[name] = empty(held)
             elif held is not None and held != []:
                 self._empty(name, held)

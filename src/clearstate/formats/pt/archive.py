@@ -16,6 +16,7 @@ import numpy as np
 
 from ...errors import FormatError
 from ..data import Data, Held, Mapped, Source, raw_bytes
+from .brief import brief
 from .file import File, tensor_made
 from .objects import STORAGE_DTYPE, Global, Storage, Tensor, Value, children
 from .pickling import dumps
@@ -67,7 +68,7 @@ def open_zip(path: str) -> File:
         if name not in used and name.startswith(folder)
     }
     kind = "PyTorch program (TorchScript)" if "constants.pkl" in records else "PyTorch checkpoint, zip"
-    protocol = data[1] if data[:1] == b"\x80" else 2
+    protocol = max(data[1], 2) if data[:1] == b"\x80" else 2
     return File(path, kind, "zip", root, size, protocol, list(storages.values()), records)
 
 
@@ -118,11 +119,11 @@ def _storage(
 ) -> Storage:
     """The storage that a persistent id names: ``('storage', class, key, location, elements)``."""
     if not (isinstance(pid, tuple) and len(pid) >= 5 and pid[0] == "storage" and isinstance(pid[1], Global)):
-        raise FormatError("the id of a storage", repr(pid)[:80], offset=at)
+        raise FormatError("the id of a storage", brief(pid), offset=at)
     kind, key, location, count = pid[1], pid[2], pid[3], pid[4]
     dtype = STORAGE_DTYPE.get(kind.name)
     if dtype is None or not isinstance(key, str) or type(count) is not int or not isinstance(location, str):
-        raise FormatError("a class, key, location and size of a storage", repr(pid)[:80], offset=at)
+        raise FormatError("a class, key, location and size of a storage", brief(pid), offset=at)
     if key in storages:
         known = storages[key]
         if known.kind != kind:

@@ -256,6 +256,12 @@ def _quoted(line: bytes) -> str:
     return text[1:-1].decode("latin1").encode("latin1").decode("unicode_escape")
 
 
+def _protocol(m: _Machine) -> None:
+    number = m.take(1)[0]
+    if number > 5:
+        raise ValueError(f"protocol {number}, later than any there is")
+
+
 def _put_top(machine: _Machine) -> None:
     machine.put(len(machine.memo))
 
@@ -384,7 +390,7 @@ CODES: dict[int, Callable[[_Machine], None]] = {
         ")": lambda m: m.push(()),
         "u": lambda m: m.update(m.since_mark()),
         "G": _fixed(">d", 8),
-        "\x80": lambda m: m.take(1) and None,
+        "\x80": _protocol,
         "\x81": _two("newobj"),
         "\x82": _refused("an extension code, which PyTorch does not write"),
         "\x83": _refused("an extension code, which PyTorch does not write"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ...errors import FormatError
 from ..data import Data
+from .brief import brief
 from .objects import DTYPE_BYTES, Global, Storage, Stub, Tensor, Value
 
 REBUILD = frozenset(("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_qtensor"))
@@ -27,6 +28,7 @@ class File:
         storages: those of the file, in its order.
         records: what else a zip file holds, by name.
         metadata: the texts a safetensors file holds.
+        sources: the source code of classes that a legacy file holds: a file's name and its text.
     """
 
     path: str
@@ -38,6 +40,7 @@ class File:
     storages: list[Storage] = field(default_factory=list)
     records: Mapping[str, Data] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[Global, tuple[Value, Value]] = field(default_factory=dict)
 
 
 def tensor_made(stub: Stub) -> Value:
@@ -53,7 +56,7 @@ def tensor_made(stub: Stub) -> Value:
         return stub
     storage, offset, size, stride = args[:4]
     if not _numbers(size) or not _numbers(stride) or len(size) != len(stride) or type(offset) is not int:
-        raise FormatError("an offset, sizes and strides of a tensor", repr(args[1:4])[:80])
+        raise FormatError("an offset, sizes and strides of a tensor", brief(args[1:4]))
     tensor = Tensor(storage, offset, size, stride, function, tuple(args[4:]))
     if tensor.dtype not in DTYPE_BYTES:
         raise FormatError("a tensor of a type that PyTorch writes", tensor.dtype)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,7 +17,10 @@ from hypothesis import strategies as st
 
 from clearstate.errors import FormatError
 from clearstate.formats import pt
+from clearstate.formats.data import Held
+from clearstate.formats.pt import zipping
 from clearstate.formats.pt.archive import written_size
+from clearstate.formats.pt.zipping import write_members
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -77,6 +81,19 @@ def test_tensors_of_every_kind_go_through(tmp_path: Path) -> None:
     assert torch.equal(back["csr"].to_dense(), torch.eye(3))
     assert (back["meta"].device.type, back["size"], back["dtype"]) == ("meta", value["size"], torch.bfloat16)
     assert (back["numpy"] == value["numpy"]).all()
+
+
+def test_archives_beyond_four_gigabytes_are_written_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zipping, "LIMIT", 100)  # as if 100 bytes were too many for four bytes to count
+    with open(tmp_path / "new.pt", "wb") as handle:
+        write_members(handle, [(f"m/{i}", Held(np.full(60 * i, i, "u1"))) for i in range(4)])
+    data = (tmp_path / "new.pt").read_bytes()
+    assert data.count(b"PK\x06\x06") == 1
+    end = data.rindex(b"PK\x05\x06")
+    fixed = data[: end + 12] + b"\xff" * 8 + data[end + 20 :]
+    fixed = fixed.replace((100).to_bytes(4, "little"), b"\xff" * 4)
+    with zipfile.ZipFile(io.BytesIO(fixed)) as made:
+        assert [made.read(f"m/{i}") for i in range(4)] == [bytes([i]) * 60 * i for i in range(4)]
 
 
 def archive(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:

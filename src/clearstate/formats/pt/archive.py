@@ -15,18 +15,16 @@ from typing import BinaryIO
 import numpy as np
 
 from ...errors import FormatError
-from ..data import Data, Held, Mapped, Source, raw_bytes
+from ..data import Data, Held, Mapped, Source
 from .brief import brief
 from .file import File, tensor_made
 from .objects import STORAGE_DTYPE, Global, Storage, Tensor, Value, children
 from .pickling import dumps
 from .unpickle import unpickle
+from .zipping import write_members
 
 HEADER = 30
 """Bytes of a member's own header, before its name."""
-
-ALIGNMENT = 64
-"""Where storages begin: at multiples of this, as PyTorch aligns them."""
 
 
 def open_zip(path: str) -> File:
@@ -150,23 +148,12 @@ def write_zip(file: File, handle: BinaryIO, *, folder: str = "archive") -> None:
         handle: an open file, at its beginning.
         folder: the name of the archive's folder.
     """
-    with zipfile.ZipFile(handle, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in _contents(file, folder):
-            _add(archive, name, data)
+    write_members(handle, _contents(file, folder))
 
 
 def written_size(file: File, folder: str = "archive") -> int:
     """Bytes that `write_zip` would write, found out without reading a storage."""
-    end = directory = 0
-    for name, data in _contents(file, folder):
-        count = data.count * data.dtype.itemsize
-        large = 20 if count >= zipfile.ZIP64_LIMIT else 0
-        far = (20 if large else 12) if end >= zipfile.ZIP64_LIMIT or large else 0
-        start = end + HEADER + len(name.encode()) + large
-        padding = 4 + (-start - 4) % ALIGNMENT
-        end = start + padding + count
-        directory += 46 + len(name.encode()) + padding + far
-    return end + directory + 22 + (76 if end >= zipfile.ZIP64_LIMIT else 0)
+    return write_members(None, _contents(file, folder))
 
 
 def _contents(file: File, folder: str) -> Iterator[tuple[str, Data]]:
@@ -187,19 +174,6 @@ def _contents(file: File, folder: str) -> Iterator[tuple[str, Data]]:
         if storage.data is not None:
             yield f"{folder}/data/{keys[id(storage)]}", storage.data
     yield from ((f"{folder}/{name}", data) for name, data in records.items() if name not in before)
-
-
-def _add(archive: zipfile.ZipFile, name: str, data: Data) -> None:
-    """One member, its bytes at a multiple of 64: the header's extra field takes up what is between."""
-    info = zipfile.ZipInfo(name)
-    info.file_size = data.count * data.dtype.itemsize
-    large = info.file_size >= zipfile.ZIP64_LIMIT
-    begin = archive.fp.tell() + HEADER + len(name.encode()) + (20 if large else 0)  # type: ignore[union-attr]
-    padding = (-begin - 4) % ALIGNMENT
-    info.extra = b"FB" + padding.to_bytes(2, "little") + b"Z" * padding
-    with archive.open(info, "w", force_zip64=large) as member:
-        for piece in data.pieces():
-            member.write(raw_bytes(piece))
 
 
 def storages_of(root: Value) -> list[Storage]:

@@ -46,6 +46,8 @@ class File:
 def tensor_made(stub: Stub) -> Value:
     """The tensor that a call of ``torch._utils`` rebuilds; any other stub as it is.
 
+    One that sees a part of a storage that goes by a name of its own sees that storage itself.
+
     Raises:
         FormatError: it would see elements outside its storage.
     """
@@ -68,6 +70,9 @@ def tensor_made(stub: Stub) -> Value:
         if first < 0 or last >= count:
             what = f"a tensor of {'x'.join(map(str, size))} that sees elements {first} to {last}"
             raise FormatError(what, f"a storage of {count}")
+    if storage.view is not None:
+        tensor.storage, first = storage.view
+        tensor.offset += first
     return tensor
 
 

@@ -20,7 +20,7 @@ from ..garbage import uncollected
 from .archive import storages_of
 from .brief import brief
 from .file import File, tensor_made
-from .objects import STORAGE_DTYPE, Global, Storage, Stub, Tensor, Value
+from .objects import STORAGE_DTYPE, Global, Storage, Stub, Value
 from .pickling import dumps
 from .unpickle import unpickle
 
@@ -160,7 +160,7 @@ class Stream:
             big = isinstance(machine, dict) and machine.get("little_endian") is False
             found = "those of a big-endian machine" if big else brief(machine)
             raise FormatError("numbers in little-endian order", found, offset=end)
-        root, at = unpickle(data, start, persistent=self.persistent, made=self.made)
+        root, at = unpickle(data, start, persistent=self.persistent, made=tensor_made)
         keys, end = unpickle(data, at)
         if not isinstance(keys, list) or not all(type(key) is str for key in keys):
             raise FormatError("the list of the storages' keys", brief(keys), offset=at)
@@ -226,14 +226,6 @@ class Stream:
             known = Storage(whole.dtype, key, whole.location, None, whole.kind, (whole, first))
             self.views[key] = _due(known, count, self.size, at)
         return known
-
-    def made(self, stub: Stub) -> Value:
-        """The tensor that a call makes; where it sees a part of a storage, it sees that storage itself."""
-        value = tensor_made(stub)
-        if isinstance(value, Tensor) and value.storage.view is not None:
-            value.storage, first = value.storage.view
-            value.offset += first
-        return value
 
 
 def _due(storage: Storage, count: int, size: int, at: int) -> Storage:

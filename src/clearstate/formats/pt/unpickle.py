@@ -9,6 +9,7 @@ Follows CPython's ``Lib/pickle.py`` and ``Lib/pickletools.py`` (the opcodes) and
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -18,14 +19,6 @@ from .objects import Global, Ordered, Stub, Tensor, Value
 
 Persistent = Callable[[Value, int], Value]
 Maker = Callable[[Stub], Value]
-
-
-class _Mark:
-    def __repr__(self) -> str:
-        return "a mark"
-
-
-MARK = _Mark()
 
 
 def unpickle(
@@ -49,48 +42,111 @@ def unpickle(
     >>> unpickle(pickle.dumps(os.system))[0]
     Global(module='posix', name='system')
     """
-    machine = _Machine(memoryview(data).cast("B"), start, persistent, made)
+    machine = _Machine(data if isinstance(data, bytes) else memoryview(data).cast("B"), start, persistent, made)
     return machine.run(), machine.pos
 
 
 class _Machine:
-    def __init__(self, data: memoryview, start: int, persistent: Persistent | None, made: Maker | None) -> None:
+    """What carries the opcodes out: a stack, the stacks below the marks, and the memo."""
+
+    __slots__ = ("below", "data", "end", "made", "memo", "persistent", "pos", "stack")
+
+    def __init__(self, data: bytes | memoryview, start: int, persistent: Persistent | None, made: Maker | None) -> None:
         self.data = data
         self.pos = start
         self.end = len(data)
         self.persistent = persistent
         self.made = made or (lambda stub: stub)
         self.stack: list[Value] = []
-        self.marks: list[int] = []
+        self.below: list[list[Value]] = []
         self.memo: dict[int, Value] = {}
 
     def run(self) -> Value:
-        codes, data = CODES, self.data
-        while True:
-            at = self.pos
-            if at >= self.end:
-                raise FormatError("an opcode of a pickle", "the end of the data", offset=at)
-            code = data[at]
-            self.pos = at + 1
-            if code == STOP:
-                return self.pop(at)
-            step = codes.get(code)
-            if step is None:
-                raise FormatError("an opcode of a pickle", f"byte {code:#04x}", offset=at)
-            try:
-                step(self)
-            except IndexError:
-                raise FormatError("a value on the pickle's stack", "an empty stack", offset=at) from None
-            except (TypeError, ValueError, struct.error) as error:
-                raise FormatError("a pickle that makes sense", str(error), offset=at) from None
+        """Carries out opcodes up to the end of the pickle.
+
+        Those that most of a pickle consists of are carried out in the loop itself, the others by `CODES`: a call for
+        each would take twice the time.
+        """
+        codes, data, end, memo, below, stack = CODES, self.data, self.end, self.memo, self.below, self.stack
+        pos = at = self.pos
+        code = -1
+        try:
+            while True:
+                at = pos
+                code = data[pos]
+                pos += 1
+                if code == 104:  # h: a value of the memo
+                    stack.append(memo[data[pos]])
+                    pos += 1
+                elif code == 106:  # j
+                    stack.append(memo[UINT(data, pos)[0]])
+                    pos += 4
+                elif code == 113:  # q: into the memo
+                    memo[data[pos]] = stack[-1]
+                    pos += 1
+                elif code == 114:  # r
+                    memo[UINT(data, pos)[0]] = stack[-1]
+                    pos += 4
+                elif code == 148:  # MEMOIZE
+                    memo[len(memo)] = stack[-1]
+                elif code == 88 or code == 140:  # X and SHORT_BINUNICODE: a text
+                    if code == 88:
+                        start = pos + 4
+                        pos = start + UINT(data, pos)[0]
+                    else:
+                        start = pos + 1
+                        pos = start + data[pos]
+                    if pos > end:
+                        raise _cut(pos - start, end - start, start)
+                    stack.append(str(data[start:pos], "utf-8", "surrogatepass"))
+                elif code == 75:  # K: a small number
+                    stack.append(data[pos])
+                    pos += 1
+                elif code == 77:  # M
+                    stack.append(USHORT(data, pos)[0])
+                    pos += 2
+                elif code == 74:  # J
+                    stack.append(INT(data, pos)[0])
+                    pos += 4
+                elif code == 71:  # G: a float
+                    stack.append(DOUBLE(data, pos)[0])
+                    pos += 8
+                elif code == 125:  # }: a dict
+                    stack.append({})
+                elif code == 40:  # (: a mark
+                    below.append(stack)
+                    stack = self.stack = []
+                else:
+                    self.pos = pos
+                    if code == STOP:
+                        return stack.pop()
+                    step = codes.get(code)
+                    if step is None:
+                        raise FormatError("an opcode of a pickle", f"byte {code:#04x}", offset=at)
+                    step(self)
+                    pos, stack = self.pos, self.stack
+        except (IndexError, struct.error):
+            if at >= end:
+                raise FormatError("an opcode of a pickle", "the end of the data", offset=at) from None
+            if at + 1 + FIXED.get(code, 0) > end:
+                raise _cut(FIXED[code], end - at - 1, at + 1) from None
+            what = "a mark" if code in b"(1tlduoie\x90\x91" and not below else "a value"
+            raise FormatError(f"{what} on the pickle's stack", "none", offset=at) from None
+        except KeyError as error:
+            raise FormatError("a memo that something was put into", f"memo {error}", offset=at) from None
+        except FormatError as error:
+            if error.offset is None:
+                error.offset = at
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            raise FormatError("a pickle that makes sense", str(error)[:200], offset=at) from None
 
     # Bytes
 
     def take(self, count: int) -> bytes:
         start = self.pos
         if count < 0 or count > self.end - start:
-            missing = f"only {self.end - start} more bytes ({count - self.end + start} bytes are missing)"
-            raise FormatError(f"{count} bytes of a pickle's value", missing, offset=start)
+            raise _cut(count, self.end - start, start)
         self.pos = start + count
         return bytes(self.data[start : self.pos])
 
@@ -111,20 +167,14 @@ class _Machine:
 
     # The stack
 
-    def pop(self, at: int = -1) -> Value:
-        if len(self.stack) <= (self.marks[-1] if self.marks else 0):
-            raise FormatError("a value on the pickle's stack", "none", offset=at if at >= 0 else self.pos - 1)
+    def pop(self) -> Value:
         return self.stack.pop()
 
     def push(self, value: Value) -> None:
         self.stack.append(value)
 
     def since_mark(self) -> list[Value]:
-        if not self.marks:
-            raise FormatError("a mark on the pickle's stack", "none", offset=self.pos - 1)
-        start = self.marks.pop()
-        items = self.stack[start:]
-        del self.stack[start:]
+        items, self.stack = self.stack, self.below.pop()
         return items
 
     def put(self, index: int) -> None:
@@ -132,18 +182,13 @@ class _Machine:
             raise ValueError(f"a memo at {index}")
         self.memo[index] = self.stack[-1]
 
-    def get(self, index: int) -> None:
-        if index not in self.memo:
-            raise ValueError(f"memo {index}, which nothing was put into")
-        self.push(self.memo[index])
-
     # Objects
 
     def named(self, module: bytes | str, name: bytes | str) -> Global:
         return Global(_text(module), _text(name))
 
     def call(self, how: str, function: Value, args: Value, kwargs: Value = None) -> None:
-        if not isinstance(args, tuple):
+        if type(args) is not tuple:
             raise TypeError(f"arguments that are a {type(args).__name__}")
         if function == ORDERED and how == "reduce" and len(args) <= 1:
             self.push(Ordered(_pairs(args[0]) if args else ()))
@@ -174,7 +219,10 @@ class _Machine:
             raise ValueError("a key without a value")
         pairs = zip(items[::2], items[1::2], strict=True)
         if isinstance(target, dict):
-            target.update((hashable(key), value) for key, value in pairs)
+            for key in items[::2]:
+                if type(key) is not str:
+                    hashable(key)
+            target.update(pairs)
         elif isinstance(target, Stub):
             target.entries.extend(pairs)
         else:
@@ -191,6 +239,19 @@ class _Machine:
             raise TypeError("a persistent id, which only PyTorch's own files have")
         self.push(self.persistent(pid, self.pos))
 
+
+def _cut(due: int, there: int, at: int) -> FormatError:
+    missing = f"only {there} more bytes ({due - there} bytes are missing)"
+    return FormatError(f"{due} bytes of a pickle's value", missing, offset=at)
+
+
+UINT = struct.Struct("<I").unpack_from
+USHORT = struct.Struct("<H").unpack_from
+INT = struct.Struct("<i").unpack_from
+DOUBLE = struct.Struct(">d").unpack_from
+
+FIXED = {ord(code): size for code, size in zip("hjqrXKMJG\x8c", (1, 4, 1, 4, 4, 1, 2, 4, 8, 1), strict=True)}
+"""Bytes that follow each of the opcodes that the loop carries out itself."""
 
 ORDERED = Global("collections", "OrderedDict")
 
@@ -253,7 +314,23 @@ def _quoted(line: bytes) -> str:
     text = line.strip()
     if len(text) < 2 or text[:1] not in (b"'", b'"') or text[:1] != text[-1:]:
         raise ValueError("a string without quotes")
-    return text[1:-1].decode("latin1").encode("latin1").decode("unicode_escape")
+    return ESCAPE.sub(_escaped, text[1:-1]).decode("latin1")
+
+
+ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|[0-7]{1,3}|.)")
+"""An escape in a text that Python 2 put between quotes."""
+
+
+def _escaped(match: re.Match[bytes]) -> bytes:
+    text = match[1]
+    if text[:1].isdigit():
+        return bytes([int(text, 8) & 255]) if text[:1] < b"8" else match[0]
+    if len(text) == 3:
+        return bytes([int(text[1:], 16)])
+    return ESCAPED.get(text, match[0])
+
+
+ESCAPED = {b"%c" % a: b"%c" % b for a, b in zip(b"\\'\"abfnrtv", b"\\'\"\a\b\f\n\r\t\v", strict=True)}
 
 
 def _protocol(m: _Machine) -> None:
@@ -262,19 +339,11 @@ def _protocol(m: _Machine) -> None:
         raise ValueError(f"protocol {number}, later than any there is")
 
 
-def _put_top(machine: _Machine) -> None:
-    machine.put(len(machine.memo))
-
-
-def _mark(m: _Machine) -> None:
-    m.marks.append(len(m.stack))
-
-
 def _pop(m: _Machine) -> None:
-    if m.marks and m.marks[-1] == len(m.stack):
-        m.marks.pop()
-    else:
+    if m.stack or not m.below:
         m.pop()
+    else:
+        m.since_mark()
 
 
 def _dict(m: _Machine) -> None:
@@ -330,10 +399,6 @@ def _sized(form: str, size: int, convert: Callable[[bytes], Any]) -> Callable[[_
     return lambda m: m.push(convert(m.take(m.number(form, size))))
 
 
-def _fixed(form: str, size: int) -> Callable[[_Machine], None]:
-    return lambda m: m.push(struct.unpack(form, m.take(size))[0])
-
-
 def _refused(what: str) -> Callable[[_Machine], None]:
     def step(m: _Machine) -> None:
         raise TypeError(what)
@@ -350,16 +415,12 @@ STOP = ord(".")
 CODES: dict[int, Callable[[_Machine], None]] = {
     ord(code): step
     for code, step in {
-        "(": _mark,
         "0": _pop,
         "1": lambda m: m.since_mark() and None,
         "2": lambda m: m.push(m.stack[-1]),
         "F": lambda m: m.push(float(m.line())),
         "I": lambda m: m.push(_int_line(m.line())),
-        "J": _fixed("<i", 4),
-        "K": _fixed("<B", 1),
         "L": lambda m: m.push(_decimal(m.line().rstrip(b"L"))),
-        "M": _fixed("<H", 2),
         "N": lambda m: m.push(None),
         "P": lambda m: m.persist(_text(m.line())),
         "Q": lambda m: m.persist(m.pop()),
@@ -368,28 +429,21 @@ CODES: dict[int, Callable[[_Machine], None]] = {
         "T": _sized("<i", 4, lambda data: data.decode("latin1")),
         "U": _sized("<B", 1, lambda data: data.decode("latin1")),
         "V": lambda m: m.push(m.line().decode("raw-unicode-escape")),
-        "X": _sized("<I", 4, _utf8),
         "a": lambda m: m.extend([m.pop()]),
         "b": lambda m: m.build(),
         "c": lambda m: m.push(m.named(m.line(), m.line())),
         "d": _dict,
-        "}": lambda m: m.push({}),
         "e": lambda m: m.extend(m.since_mark()),
-        "g": lambda m: m.get(_decimal(m.line())),
-        "h": lambda m: m.get(m.number("<B", 1)),
+        "g": lambda m: m.push(m.memo[_decimal(m.line())]),
         "i": _instance,
-        "j": lambda m: m.get(m.number("<I", 4)),
         "l": lambda m: m.push(m.since_mark()),
         "]": lambda m: m.push([]),
         "o": _object,
         "p": lambda m: m.put(_decimal(m.line())),
-        "q": lambda m: m.put(m.number("<B", 1)),
-        "r": lambda m: m.put(m.number("<I", 4)),
         "s": _one_entry,
         "t": lambda m: m.push(tuple(m.since_mark())),
         ")": lambda m: m.push(()),
         "u": lambda m: m.update(m.since_mark()),
-        "G": _fixed(">d", 8),
         "\x80": _protocol,
         "\x81": _two("newobj"),
         "\x82": _refused("an extension code, which PyTorch does not write"),
@@ -404,7 +458,6 @@ CODES: dict[int, Callable[[_Machine], None]] = {
         "\x8b": _sized("<i", 4, _long),
         "B": _sized("<I", 4, bytes),
         "C": _sized("<B", 1, bytes),
-        "\x8c": _sized("<B", 1, _utf8),
         "\x8d": _sized("<Q", 8, _utf8),
         "\x8e": _sized("<Q", 8, bytes),
         "\x8f": lambda m: m.push(set()),
@@ -412,11 +465,10 @@ CODES: dict[int, Callable[[_Machine], None]] = {
         "\x91": lambda m: m.push(frozenset(map(hashable, m.since_mark()))),
         "\x92": _new_ex,
         "\x93": _stack_global,
-        "\x94": _put_top,
         "\x95": lambda m: m.take(8) and None,
         "\x96": _sized("<Q", 8, bytearray),
         "\x97": _refused("a buffer outside the pickle, which PyTorch does not write"),
         "\x98": lambda m: None,
     }.items()
 }
-"""What each opcode does."""
+"""What each opcode does that `_Machine.run` does not carry out itself."""

@@ -130,7 +130,8 @@ def all_cases() -> list[str]:
 def assert_close(ours: Any, theirs: Any, what: str, within: float = 1e-10) -> None:
     """Equal to 1e-10, tensor by tensor; numbers too. An empty tensor equals an empty table."""
     if isinstance(theirs, int | float):
-        assert abs(float(ours) - theirs) <= within * max(1, abs(theirs)), f"{what}: {float(ours)} is not {theirs}"
+        number = ours.item() if isinstance(ours, Tensor) else float(ours)
+        assert abs(number - theirs) <= within * max(1, abs(theirs)), f"{what}: {number} is not {theirs}"
         return
     mine, due = ([t for t in tensors(v) if t.numel()] for v in (ours, theirs))
     assert len(mine) == len(due), f"{what}: {len(mine)} tensors, not {len(due)}"

@@ -13,7 +13,7 @@ from torch import Tensor
 from . import sharing
 from .nodes import Node
 from .ownership import Kept
-from .stateful import Stateful
+from .stateful import Stateful, parameters_inside
 from .tape import Way, calls, describe
 
 M = TypeVar("M", bound="Module")
@@ -109,7 +109,7 @@ class Module(Stateful):
 
     def zero_grad_parameters(self) -> None:
         """Sets all gradients to zero; where there is none yet, makes it."""
-        for parameter in self.parameters():
+        for parameter in parameters_inside(self):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter, requires_grad=False)
             else:
@@ -118,7 +118,7 @@ class Module(Stateful):
     def update_parameters(self, learning_rate: float) -> None:
         """``parameter -= learning_rate * gradient``, for all."""
         with torch.no_grad():
-            for parameter in self.parameters():
+            for parameter in parameters_inside(self):
                 if parameter.grad is not None:
                     parameter.add_(parameter.grad, alpha=-learning_rate)
 
@@ -276,7 +276,7 @@ class Criterion(Stateful):
             RuntimeError: there was no forward since the last `clear_state`.
         """
         part = self.__dict__.get("_tape")
-        ones = torch.ones_like(part.entries[0].result) if part is not None else None
+        ones = torch.ones_like(part.entries[0].result) if part is not None and part.entries else None
         return self._back(ones, 1.0, inputs=True, parameters=False)
 
     def update_grad_input(self, input: Any, target: Any = None) -> Kept:

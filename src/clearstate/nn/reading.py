@@ -171,7 +171,7 @@ def read_module(module: Stateful, obj: t7.Object, reading: Reading) -> None:
     own["file_type"] = kind if isinstance(kind, str) else None
     if isinstance(kind, str) and numeric_class(kind):
         dtype = torch.from_numpy(np.empty(0, element_type(kind))).dtype
-        own.update({name: mapped(own[name], lambda t: t.to(dtype)) for name in KEPT})
+        own.update({name: mapped(own[name], lambda t: t if t.dtype is dtype else t.to(dtype)) for name in KEPT})
     own["has_train"] = "train" in fields
     own["training"] = fields.pop("train", True) not in (False, 0)
     own["extra"] = {}

@@ -127,8 +127,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         try:
             # What PyTorch does for a call, where there is nothing around the forward: hooks, a trace, a compiled form.
             if (
-                type(way) is Tape
-                or self._forward_hooks
+                self._forward_hooks
                 or self._forward_pre_hooks
                 or self._backward_hooks
                 or self._backward_pre_hooks
@@ -141,6 +140,8 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
                 or torch._C._get_tracing_state()
             ):
                 return self._call_impl(*inputs, **kwargs)  # type: ignore[no-untyped-call]
+            if type(way) is Tape:
+                return self._record(way, *inputs, **kwargs)
             return self.update_output(*inputs, **kwargs)
         except Exception as error:
             told = error if "_through" in error.__dict__ else self.told(error, inputs[0] if inputs else None)
@@ -186,6 +187,9 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
                     "Call the module itself (model(x)) for autograd, or detach the input"
                 )
             input = mapped(input, leaf)
+        last: Slice | None = self.__dict__.pop("_tape", None)
+        if last is not None and last.start == 0:
+            last.tape.entries.clear()  # its memory is there for this forward
         tape = Tape(grad)
         calls.way = tape
         try:
@@ -223,7 +227,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
 
     def _back(self, grad_output: Kept, scale: float, *, inputs: bool, parameters: bool) -> Any:
         part: Slice | None = self.__dict__.get("_tape")
-        if part is None:
+        if part is None or not part.entries:
             raise RuntimeError(
                 f"{type(self).__name__}: backward before forward (or after clear_state): call forward first"
             )
@@ -231,7 +235,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
             raise RuntimeError(
                 f"{type(self).__name__}: the last forward ran under torch.no_grad(): nothing to go back on"
             )
-        weights = list(self.parameters()) if parameters else []
+        weights = parameters_inside(self) if parameters else []
         found = gradients(part, grad_output, weights, scale=scale, whose=type(self).__name__)
         if inputs:
             for entry, grads in zip(part.entries, found, strict=True):
@@ -401,6 +405,12 @@ def inside(module: torch.nn.Module) -> list[torch.nn.Module]:
                 seen.add(child)
                 found.append(child)
     return found
+
+
+def parameters_inside(module: torch.nn.Module) -> list[Tensor]:
+    """All parameters of a module and of the modules inside, each once: as ``parameters()``, in less time."""
+    every = (p for inner in inside(module) for p in inner._parameters.values() if p is not None)
+    return list(dict.fromkeys(every))
 
 
 def as_constructed(fresh: Fresh | None) -> Kept:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -303,6 +304,7 @@ def entry_for(name: str, fields: Iterable[Any]) -> ClassEntry | None:
     return entry
 
 
+@lru_cache(maxsize=4096)
 def snake_case(name: str) -> str:
     """A Lua field name as the Python attribute of the same meaning.
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.utils.parametrize import is_parametrized
 
 import clearstate as cs
 
@@ -151,12 +154,21 @@ def train(model: Any, inputs: Any) -> None:
     model.eval()
 
 
-def size(model: Any) -> Any:
-    """Bytes of the model's pickle; of one with parametrizations, which PyTorch does not pickle, what it holds."""
-    if any(map(torch.nn.utils.parametrize.is_parametrized, model.modules())):
-        roles = cs.inspect(model).by_role()
-        return {role: count for role, count in roles.items() if role is not cs.Role.GRADIENT}
-    return len(pickle.dumps(model))
+class Pickler(pickle.Pickler):
+    """Pickles also modules with parametrizations, whose class is made on the fly and refuses it, and their hooks."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, torch.nn.Module) and is_parametrized(value):
+            return object.__new__, (type(value).__base__,), value.__dict__
+        if isinstance(value, types.FunctionType) and "<locals>" in value.__qualname__:
+            return str, (value.__qualname__,)
+        return NotImplemented
+
+
+def size(model: Any) -> int:
+    file = io.BytesIO()
+    Pickler(file).dump(model)
+    return len(file.getvalue())
 
 
 def same(ours: list[Tensor], theirs: list[Tensor]) -> bool:

@@ -16,6 +16,7 @@ from .declared import COUNTERS, is_its_own_keeper, left_by_a_profiler
 from .detaching import Undo, detached
 from .evidence import Judged, judge
 from .holdings import Attribute, modules
+from .together import companions
 
 
 def clear(
@@ -105,8 +106,14 @@ def _cut_graphs(judged: Judged, done: list[Undo]) -> None:
 def restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) -> None:
     """Puts an attribute back to what it was before work: as in the baseline, or as its constructor left it.
 
-    A list, dict or set that the constructor leaves empty stays the same object and is emptied.
+    Sizes and flags that are written together with it go back, too. A list, dict or set that the constructor leaves
+    empty stays the same object and is emptied.
     """
+    for each in (attribute, *companions(attribute)):
+        _restore(each, baseline, done)
+
+
+def _restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) -> None:
     there, then = (
         baseline.value(attribute) if baseline is not None and baseline.knows(attribute.module) else (None, None)
     )

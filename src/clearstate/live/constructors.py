@@ -7,6 +7,7 @@ stores was made later, and goes altogether.
 from __future__ import annotations
 
 import dis
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from enum import Enum
 from functools import lru_cache
@@ -58,9 +59,16 @@ def _stored(code: CodeType) -> dict[str, Callable[[], Any] | Left]:
         if step.opname == "STORE_ATTR":
             value = _made_by(before)
             name = str(step.argval)
-            found[name] = value if name not in found or found[name] == value else Left.SOMETHING
+            found[name] = value if name not in found or _same(found[name], value) else Left.SOMETHING
         before.append(step)
     return found
+
+
+def _same(one: Callable[[], Any] | Left, other: Callable[[], Any] | Left) -> bool:
+    if isinstance(one, Left) or isinstance(other, Left):
+        return one is other
+    a, b = one(), other()
+    return type(a) is type(b) and bool(a == b)
 
 
 def _made_by(before: list[dis.Instruction]) -> Callable[[], Any] | Left:
@@ -71,8 +79,17 @@ def _made_by(before: list[dis.Instruction]) -> Callable[[], Any] | Left:
     if step.opname in ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"):
         value = step.argval
         return lambda: value
-    empty = {"BUILD_LIST": list, "BUILD_MAP": dict}.get(step.opname)
-    return empty if empty is not None and step.arg == 0 else Left.SOMETHING
+    if step.arg != 0:
+        return Left.SOMETHING
+    if step.opname in ("CALL", "CALL_FUNCTION") and len(before) > 2:
+        called = [one for one in before[-5:-2] if one.opname not in ("PRECALL", "PUSH_NULL")]
+        loads = bool(called) and called[-1].opname in ("LOAD_GLOBAL", "LOAD_ATTR")
+        return EMPTY.get(called[-1].argval, Left.SOMETHING) if loads else Left.SOMETHING
+    return {"BUILD_LIST": list, "BUILD_MAP": dict}.get(step.opname, Left.SOMETHING)
+
+
+EMPTY: dict[str, Callable[[], Any]] = {"dict": dict, "list": list, "set": set, "OrderedDict": OrderedDict}
+"""What makes an empty table when it is called with nothing."""
 
 
 def names(cls: type) -> frozenset[str]:

@@ -14,6 +14,7 @@ from .clearing import restore
 from .evidence import judge
 from .holdings import Attribute, parts
 from .shadow import shadow
+from .together import is_work
 
 Place = tuple[int, str]
 """An attribute: the id of its module, and its name."""
@@ -24,6 +25,7 @@ def proved_unneeded(model: torch.nn.Module, sample: Any, baseline: Baseline | No
 
     The model is not run: a shadow of it is, in evaluation mode, with copies of the buffers and the same random
     numbers, once as it is and twice without the attributes in question. Where leaving all out fails, halves are tried.
+    What the class's methods read and never write is no leftover of work, and stays.
 
     Args:
         model: any module.
@@ -44,7 +46,7 @@ def proved_unneeded(model: torch.nn.Module, sample: Any, baseline: Baseline | No
     >>> [name for _, name in proved_unneeded(layer, torch.ones(2))]
     ['last']
     """
-    unknown = [j.attribute for j in judge(model, baseline) if j.role is Role.UNKNOWN]
+    unknown = [j.attribute for j in judge(model, baseline) if j.role is Role.UNKNOWN and is_work(j.attribute)]
     places = [(id(a.module), a.name) for a in unknown]
     expected = _run(model, sample, ())
     if not places:

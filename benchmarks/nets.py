@@ -109,11 +109,3 @@ def stock_resnet18(net: nn.Sequential) -> stock.Sequential:
     classes = net[len(net) - 2].weight.shape[0]
     made += [stock.AvgPool2d(2), stock.Flatten(), stock.Linear(planes, int(classes)), stock.LogSoftmax(1)]
     return same_weights(stock.Sequential(*made), net)
-
-
-def hundred() -> nn.Sequential:
-    """A net of 100 modules."""
-    net = nn.Sequential()
-    for _ in range(33):
-        net.add(nn.Linear(128, 128)).add(nn.BatchNormalization(128)).add(nn.ReLU())
-    return net

@@ -52,14 +52,13 @@ def _items(table: Kept) -> Iterable[tuple[Any, Kept]]:
 
 
 def _adopt_tensor(own: Kept, result: Tensor) -> Tensor:
-    result = result.detach()
     if type(own) is Tensor and not own.requires_grad:
         try:
-            own.data = result
+            own.data = result  # takes nothing of the result's graph
         except RuntimeError:  # another device or layout, an inference tensor: no object can change to that
-            return result
+            return result.detach()
         return own
-    return result
+    return result.detach()
 
 
 class Former:
@@ -104,20 +103,21 @@ def emptied(own: Kept, keep: int = 0) -> tuple[Kept, Former | None]:
     """
     if isinstance(own, Tensor):
         return empty(own), None
-    if isinstance(own, list | dict):
-        parts = {key: emptied(part) for key, part in _items(own)}
+    if isinstance(own, TABLES):
+        members: dict[Any, Any] = {}
+        for key, part in _items(own):
+            value, former = emptied(part)
+            members[key] = weakref.ref(value) if isinstance(value, Tensor) else former
         if isinstance(own, list):
             del own[keep:]
         else:
             own.clear()
-        return own, Former(own, {key: _remembered(*part) for key, part in parts.items()})
+        return own, Former(own, members)
     return None, None
 
 
-def _remembered(value: Kept, former: Former | None) -> Any:
-    if former is not None:
-        return former
-    return weakref.ref(value) if isinstance(value, Tensor) else None
+TABLES = (list, dict)
+"""What a table is in Python."""
 
 
 def empty(own: Tensor) -> Tensor:
@@ -127,8 +127,11 @@ def empty(own: Tensor) -> Tensor:
     """
     if not own.numel() and own.dim() == 1 and own.layout is torch.strided and not own.untyped_storage().nbytes():
         return own
+    nothing = Tensor()  # the fastest way to the usual kind
+    if nothing.dtype is not own.dtype or not own.is_cpu or own.layout is not torch.strided:
+        nothing = own.new_empty(0)
     try:
-        own.data = own.new_empty(0)
+        own.data = nothing
     except RuntimeError:
         return torch.empty(0, dtype=own.dtype, device=own.device)
     return own

@@ -24,7 +24,7 @@ from ..formats.t7.classes import Fresh, Left, lookup
 from . import undeclared
 from .fields import Fields, merged
 from .nodes import as_node
-from .ownership import Kept, adopt, emptied, empty, mapped, own_alias, tensors
+from .ownership import TABLES, Kept, adopt, emptied, empty, mapped, own_alias, tensors
 from .tape import Entry, Slice, Tape, Way, calls, gradients, leaf
 
 S = TypeVar("S", bound="Stateful")
@@ -429,7 +429,7 @@ def restore(module: torch.nn.Module, name: str, constructed: dict[str, Any]) -> 
         own.pop(name, None)
         return
     value = constructed[name]
-    if isinstance(value, Tensor | list | dict):
+    if isinstance(value, (Tensor, *TABLES)):
         value, former = emptied(value)
         if former is not None:
             own.setdefault("_former", {})[name] = former

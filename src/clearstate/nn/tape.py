@@ -123,7 +123,10 @@ def gradients(part: Slice, grad_output: Kept, parameters: Sequence[Tensor], *, s
     entries = part.entries
     outputs, weights = _matched(entries[0].result, grad_output, whose)
     learnt = [parameter for parameter in parameters if parameter.requires_grad]
-    sources = [t for entry in entries for t in tensors(entry.inner) if t.requires_grad]
+    inners = [entry.inner for entry in entries]
+    sources = [
+        t for inner in inners for t in ((inner,) if type(inner) is Tensor else tensors(inner)) if t.requires_grad
+    ]
     count = len(sources)
     sources += learnt
     found: list[Tensor | None] = [None] * len(sources)
@@ -143,7 +146,7 @@ def gradients(part: Slice, grad_output: Kept, parameters: Sequence[Tensor], *, s
         grad = next(given) if tensor.requires_grad else None
         return torch.zeros_like(tensor, requires_grad=False) if grad is None else grad
 
-    return [mapped(entry.inner, of) for entry in entries]
+    return [of(inner) if type(inner) is Tensor else mapped(inner, of) for inner in inners]
 
 
 def _added_at_once(parameter: Tensor, scale: float) -> Callable[[Tensor], Tensor]:
@@ -156,6 +159,8 @@ def _added_at_once(parameter: Tensor, scale: float) -> Callable[[Tensor], Tensor
 
 def _matched(result: Kept, grad: Kept, whose: str) -> tuple[list[Tensor], list[Tensor]]:
     """The differentiable tensors of a result with their gradients. That of one number, a loss, is 1 unless given."""
+    if type(result) is type(grad) is Tensor and result.shape == grad.shape and result.dtype is grad.dtype:
+        return ([result], [grad.detach()]) if result.requires_grad else ([], [])
     ours, theirs = list(tensors(result)), list(tensors(grad))
     if len(ours) == 1 and ours[0].numel() == 1 and (grad is None or isinstance(grad, int | float)):
         theirs = [torch.full_like(ours[0], 1 if grad is None else grad, requires_grad=False)]

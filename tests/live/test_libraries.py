@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import io
-import pickle
-import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.utils.parametrize import is_parametrized
 
 import clearstate as cs
+from clearstate.live.libraries import CACHES
+
+from .promises import is_in_the_installed_class, keeps_the_promises, run, same, size
 
 pytestmark = pytest.mark.filterwarnings("default")  # what libraries warn of is not ours to forbid
 
@@ -128,71 +126,26 @@ SOUNDS = [
 TRANSFORMERS = [*TEXTS, *PAIRS, *OTHERS, *IMAGES, *SOUNDS]
 
 
-def tensors(value: Any) -> Iterator[Tensor]:
-    """All tensors of an output, in order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from tensors(item)
-    elif hasattr(value, "__dict__") and not isinstance(value, torch.nn.Module | type):
-        yield from tensors(vars(value))
-
-
-def run(model: Any, inputs: Any) -> list[Tensor]:
-    torch.manual_seed(1)
-    return list(tensors(model(**inputs) if isinstance(inputs, dict) else model(inputs)))
-
-
-def train(model: Any, inputs: Any) -> None:
-    loss = sum(t.double().square().mean() for t in run(model.train(), inputs) if t.grad_fn is not None)
-    assert isinstance(loss, Tensor)
-    loss.backward()  # type: ignore[no-untyped-call]
-    model.eval()
-
-
-class Pickler(pickle.Pickler):
-    """Pickles also modules with parametrizations, whose class is made on the fly and refuses it, and their hooks."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, torch.nn.Module) and is_parametrized(value):
-            return object.__new__, (type(value).__base__,), value.__dict__
-        if isinstance(value, types.FunctionType) and "<locals>" in value.__qualname__:
-            return str, (value.__qualname__,)
-        return NotImplemented
-
-
-def size(model: Any) -> int:
-    file = io.BytesIO()
-    Pickler(file).dump(model)
-    return len(file.getvalue())
-
-
-def same(ours: list[Tensor], theirs: list[Tensor]) -> bool:
-    pairs = zip(ours, theirs, strict=True)
-    return all(a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
-
-
-def keeps_the_promises(model: Any, inputs: Any) -> None:
-    """Trains a model, and clears it: nothing but what work left is gone."""
-    before = size(model.eval())
-    train(model, inputs)
-    expected = run(model, inputs)
-    state = {name: value.clone() for name, value in model.state_dict().items()}
-    assert cs.clear_state(model, sample=inputs) is model
-    assert size(model) == before
-    assert list(model.state_dict()) == list(state)
-    assert all(value.equal(state[name]) for name, value in model.state_dict().items())
-    copy.deepcopy(model)
-    assert same(run(model, inputs), expected)
-    assert same(run(model, inputs), expected)
-    train(model, inputs)
-
-
 @pytest.mark.parametrize("case", TRANSFORMERS, ids=lambda case: case.name)
 def test_a_class_of_transformers_is_as_before_its_first_forward_and_gives_the_same(case: Case) -> None:
     transformers = pytest.importorskip("transformers")
     keeps_the_promises(case.model(transformers), INPUTS[case.inputs]())
+
+
+@pytest.mark.parametrize("name", [name for name in CACHES if name.startswith("transformers.")])
+def test_what_is_declared_of_a_class_is_in_the_installed_class(name: str) -> None:
+    pytest.importorskip("transformers")
+    is_in_the_installed_class(name)
+
+
+@pytest.mark.parametrize("name", ["LevitModel", "Wav2Vec2ConformerModel"])
+def test_declared_caches_go_without_a_sample(name: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    case = next(case for case in TRANSFORMERS if case.name == name)
+    model, inputs = case.model(transformers).eval(), INPUTS[case.inputs]()
+    before = size(model)
+    with torch.no_grad():
+        expected = run(model, inputs)
+        assert size(model) > before
+        assert size(cs.clear_state(model)) == before
+        assert same(run(model, inputs), expected)

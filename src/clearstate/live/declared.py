@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..roles import Role
+from .libraries import CACHES
 
 
 class Declaration(NamedTuple):
@@ -20,7 +21,7 @@ class Declaration(NamedTuple):
     constant: frozenset[str] = frozenset()
 
 
-_declared: dict[str, Declaration] = {}
+_declared = {name: Declaration(transient=frozenset(caches)) for name, caches in CACHES.items()}
 
 COUNTERS = frozenset(("total_ops", "total_params", "__flops__", "__params__", "__batch_counter__", "__macs__"))
 """Attributes and buffers that profilers (thop, ptflops) put on every module and forget."""

@@ -114,5 +114,6 @@ def _judged(
 
 
 def _recomputes(module: torch.nn.Module, name: str) -> bool:
-    """Whether a hook of the module makes this attribute before each forward: ``weight_norm``, ``spectral_norm``."""
-    return any(getattr(hook, "name", None) == name for hook in module._forward_pre_hooks.values())
+    """Whether a hook that holds this name makes it before each forward: ``weight_norm``, ``spectral_norm``, pruning."""
+    hooks = [getattr(hook, "__dict__", {}) for hook in module._forward_pre_hooks.values()]
+    return any(isinstance(value, str) and value == name for hook in hooks for value in hook.values())

@@ -1,0 +1,40 @@
+"""Caches of widely used libraries, by the qualified name of their class: no library is imported.
+
+Only what evidence alone cannot decide: tables made without a graph, which the next forward makes anew. States that
+carry a sequence on from call to call (recurrent states, offsets of positions between two steps of a generation) are
+no caches, and not declared.
+"""
+
+from __future__ import annotations
+
+BIASES = "attention_bias_cache"
+ROTARY = "cached_rotary_positional_embedding cached_sequence_length"
+
+TRANSFORMERS = {
+    "levit.modeling_levit.LevitAttention": BIASES,
+    "levit.modeling_levit.LevitAttentionSubsample": BIASES,
+    "wav2vec2_conformer.modeling_wav2vec2_conformer.Wav2Vec2ConformerRotaryPositionalEmbedding": ROTARY,
+    "wav2vec2_bert.modeling_wav2vec2_bert.Wav2Vec2BertRotaryPositionalEmbedding": ROTARY,
+    "seamless_m4t.modeling_seamless_m4t.SeamlessM4TConformerRotaryPositionalEmbedding": ROTARY,
+    "clvp.modeling_clvp.ClvpRotaryPositionalEmbedding": ROTARY,
+    "mimi.modeling_mimi.MimiEuclideanCodebook": "_embed",
+    "ibert.quant_modules.IntLayerNorm": "dim_sqrt",
+}
+
+TIMM = {
+    "models.levit.Attention": BIASES,
+    "models.levit.AttentionDownsample": BIASES,
+    "models.efficientformer.Attention": BIASES,
+    "models.efficientformer_v2.Attention2d": BIASES,
+    "models.efficientformer_v2.Attention2dDownsample": BIASES,
+    "models.efficientvit_msra.CascadedGroupAttention": BIASES,
+    "models.tiny_vit.Attention": BIASES,
+    "loss.asymmetric_loss.AsymmetricLossSingleLabel": "targets_classes",
+}
+
+CACHES: dict[str, tuple[str, ...]] = {
+    f"{library}.{name}": tuple(caches.split())
+    for library, classes in (("transformers.models", TRANSFORMERS), ("timm", TIMM))
+    for name, caches in classes.items()
+}
+"""For each class, the attributes that its work leaves behind."""

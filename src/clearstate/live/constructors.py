@@ -81,9 +81,9 @@ def _made_by(before: list[dis.Instruction]) -> Callable[[], Any] | Left:
         return lambda: value
     if step.arg != 0:
         return Left.SOMETHING
-    if step.opname in ("CALL", "CALL_FUNCTION") and len(before) > 2:
+    if step.opname in ("CALL", "CALL_FUNCTION", "CALL_METHOD") and len(before) > 2:
         called = [one for one in before[-5:-2] if one.opname not in ("PRECALL", "PUSH_NULL")]
-        loads = bool(called) and called[-1].opname in ("LOAD_GLOBAL", "LOAD_ATTR")
+        loads = bool(called) and called[-1].opname in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD")
         return EMPTY.get(called[-1].argval, Left.SOMETHING) if loads else Left.SOMETHING
     return {"BUILD_LIST": list, "BUILD_MAP": dict}.get(step.opname, Left.SOMETHING)
 

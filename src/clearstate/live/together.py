@@ -13,6 +13,7 @@ import dis
 import inspect
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
+from itertools import pairwise
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -150,7 +151,10 @@ def _stored(code: CodeType) -> Iterator[_Store]:
             continue
         if step.opname == "STORE_ATTR" and statement and _last(statement[-1]) == "self":
             name = str(step.argval)
-            of_itself = any(before.opname == "LOAD_ATTR" and before.argval == name for before in statement)
+            of_itself = any(
+                step.opname == "LOAD_ATTR" and step.argval == name and _last(of) == "self"
+                for of, step in pairwise(statement)
+            )
             constant = len(statement) == 2 and statement[0].opname in ("LOAD_CONST", "LOAD_SMALL_INT", "BUILD_MAP")
             yield _Store(name, (code, block), constant, of_itself)
         if step.opname.startswith("STORE") or step.opname == "POP_TOP" or step.opcode in JUMPS:

@@ -185,6 +185,8 @@ def same(a: Any, b: Any, path: str = "") -> None:
     assert type(a) is type(b), path
     if isinstance(a, torch.Tensor):
         _same_tensor(a, b, path)
+    elif isinstance(a, torch.storage.TypedStorage):
+        assert (a.dtype, raw(a._untyped_storage)) == (b.dtype, raw(b._untyped_storage)), path
     elif isinstance(a, torch.UntypedStorage):
         assert raw(a) == raw(b), path
     elif isinstance(a, np.ndarray):

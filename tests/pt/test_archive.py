@@ -22,6 +22,8 @@ from clearstate.formats.pt import zipping
 from clearstate.formats.pt.archive import written_size
 from clearstate.formats.pt.zipping import write_members
 
+from .samples import SAMPLES, same, sharing
+
 pytestmark = pytest.mark.filterwarnings("default")
 
 NAMES = """float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu
@@ -94,6 +96,14 @@ def test_archives_beyond_four_gigabytes_are_written_as_such(tmp_path: Path, monk
     fixed = fixed.replace((100).to_bytes(4, "little"), b"\xff" * 4)
     with zipfile.ZipFile(io.BytesIO(fixed)) as made:
         assert [made.read(f"m/{i}") for i in range(4)] == [bytes([i]) * 60 * i for i in range(4)]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_sort_of_value_goes_through_with_its_sharing(name: str, tmp_path: Path) -> None:
+    back = through(SAMPLES[name](), tmp_path)
+    expected = torch.load(tmp_path / "old.pt", weights_only=False)
+    same(expected, back)
+    assert sharing(expected) == sharing(back)
 
 
 def archive(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,20 @@ def test_what_cpython_pickles_is_read_the_same(value: Any, protocol: int) -> Non
 @given(VALUES, st.sampled_from([2, 3, 4, 5]))
 def test_what_is_written_cpython_reads_the_same(value: Any, protocol: int) -> None:
     assert pickle.loads(dumps(value, protocol=protocol)) == value
+
+
+@given(VALUES, st.integers(0, 5))
+def test_what_is_read_from_any_protocol_and_written_cpython_reads_the_same(value: Any, protocol: int) -> None:
+    read, _ = unpickle(pickle.dumps(value, protocol))
+    assert pickle.loads(dumps(read, protocol=max(2, protocol))) == value
+
+
+@pytest.mark.parametrize("text", [b"'a\\'b\\x41\\n\\101\\\\'", b'"\\q\\t"', b"'\\377'", b"''"])
+def test_a_text_of_python_2_is_read_as_cpython_reads_it(text: bytes) -> None:
+    data = b"S" + text + b"\n."
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # CPython's, of escapes that are none
+        assert unpickle(data)[0] == pickle.loads(data, encoding="latin1")
 
 
 @pytest.mark.parametrize("protocol", range(6))

@@ -16,7 +16,6 @@ import numpy as np
 
 from ...errors import FormatError
 from ..data import Mapped, Source, raw_bytes
-from ..garbage import uncollected
 from .archive import storages_of
 from .brief import brief
 from .file import File, tensor_made
@@ -69,10 +68,9 @@ def open_legacy(path: str) -> File:
     source = Source.open(path)
     size = os.path.getsize(path)
     try:
-        with uncollected():
-            if is_stream(source.buffer[:64]):
-                return _stream(path, source, size)
-            return _pickle(path, source, size)
+        if is_stream(source.buffer[:64]):
+            return _stream(path, source, size)
+        return _pickle(path, source, size)
     except FormatError as error:
         error.path = path
         raise

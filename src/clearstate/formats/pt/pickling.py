@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from ..garbage import uncollected
 from .objects import ABSENT, Global, Ordered, Storage, Stub, Tensor, Value
 from .unpickle import ORDERED
 
@@ -40,7 +41,8 @@ def dumps(
     >>> pickle.loads(dumps({"a": [1, (2.5, None)]}))
     {'a': [1, (2.5, None)]}
     """
-    return _Pickler(protocol, persistent, stored, sources or {}).run(value)
+    with uncollected():
+        return _Pickler(protocol, persistent, stored, sources or {}).run(value)
 
 
 class _Emit(bytes):

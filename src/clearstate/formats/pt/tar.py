@@ -16,7 +16,6 @@ import numpy as np
 
 from ...errors import FormatError
 from ..data import Mapped, Source
-from ..garbage import uncollected
 from .brief import brief
 from .file import File, tensor_made
 from .objects import STORAGE_DTYPE, Global, Ordered, Storage, Stub, Tensor, Value
@@ -47,9 +46,8 @@ def open_tar(path: str) -> File:
         for name in ("storages", "tensors", "pickle"):
             if name not in members:
                 raise FormatError(f"a member {name} in the archive", "none")
-        with uncollected():
-            tables = _Tables(source, members)
-            root = tables.read()
+        tables = _Tables(source, members)
+        root = tables.read()
     except FormatError as error:
         error.path = path
         raise

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import FormatError
+from ..garbage import uncollected
 from .objects import Global, Ordered, Stub, Tensor, Value
 
 Persistent = Callable[[Value, int], Value]
@@ -43,7 +44,8 @@ def unpickle(
     Global(module='posix', name='system')
     """
     machine = _Machine(data if isinstance(data, bytes) else memoryview(data).cast("B"), start, persistent, made)
-    return machine.run(), machine.pos
+    with uncollected():
+        return machine.run(), machine.pos
 
 
 class _Machine:

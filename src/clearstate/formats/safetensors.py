@@ -299,14 +299,14 @@ def write_safetensors(
 ) -> dict[str, str]:
     """Writes tensors as the reference implementation does, byte for byte: by type, then by name, without gaps.
 
-    What lies scattered is gathered, 8 MB at a time. Tensors that see the same memory are written once, under the
-    first of their names; the others stand in the metadata, where ``safetensors.torch.save_model`` has them. Tensors
-    that share only a part of their memory are each written whole.
+    What lies scattered is gathered, 8 MB at a time. Tensors that see the same memory in the same order are
+    written once, under the first of their names; the others stand in the metadata, where
+    ``safetensors.torch.save_model`` has them. Tensors that share memory otherwise are each written whole.
 
     Args:
         tensors: what to write, by name.
         handle: an open file, at its beginning.
-        metadata: texts to keep with them.
+        metadata: texts to keep with them; where there are none, the header says nothing of them.
 
     Returns:
         Names that were not written, each with the one that stands for it.
@@ -325,7 +325,7 @@ def write_safetensors(
     tied = ties(tensors)
     texts = {**dict(metadata or {}), **{name: kept for name, kept in tied.items() if name not in (metadata or {})}}
     order = sorted(tensors.keys() - tied.keys(), key=lambda name: (RANK[tensors[name].dtype], name))
-    header: dict[str, Any] = {METADATA: texts} if texts or metadata is not None else {}
+    header: dict[str, Any] = {METADATA: texts} if texts else {}
     end = 0
     for name in order:
         tensor = tensors[name]
@@ -353,7 +353,7 @@ def _check_writable(name: str, tensor: Tensor) -> None:
 
 
 def ties(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """Names of tensors that see the same memory as another, with the first name of those that do.
+    """Names of tensors that see the same memory as another, in the same order, with the first name of those that do.
 
     >>> ties({})
     {}
@@ -366,15 +366,10 @@ def ties(tensors: Mapping[str, Tensor]) -> dict[str, str]:
 
 
 def _memory(tensor: Tensor) -> Any:
-    """What is the same for tensors that see the same memory: the stretch they fill, or else their very strides."""
+    """What is the same for tensors that see the same memory in the same order."""
     start = tensor.offset * tensor.itemsize
     where = (id(tensor.storage), start, tensor.nbytes, *_signs(tensor))
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride, tensor.size, strict=True)):
-        if size != 1 and stride != expected:
-            return (*where, tensor.dtype, tensor.size, tensor.stride)
-        expected *= size
-    return where
+    return where if _in_order(tensor) else (*where, tensor.dtype, tensor.size, tensor.stride)
 
 
 def _signs(tensor: Tensor) -> tuple[bool, bool]:

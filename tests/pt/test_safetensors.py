@@ -23,7 +23,7 @@ from clearstate.formats.data import PIECE
 from clearstate.formats.pt.archive import open_zip, write_zip
 from clearstate.formats.pt.file import File
 from clearstate.formats.pt.objects import Global, Ordered, Storage, Tensor
-from clearstate.formats.safetensors import DTYPES, open_safetensors, ties, write_safetensors
+from clearstate.formats.safetensors import DTYPES, open_safetensors, safetensors_size, ties, write_safetensors
 from tests.pt.samples import typed
 
 TORCH = [getattr(torch, name) for name in DTYPES.values()]
@@ -40,6 +40,7 @@ def saved(tmp_path: Path, value: Any) -> dict[str, Tensor]:
 def written(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
     handle = io.BytesIO()
     write_safetensors(tensors, handle, metadata)
+    assert len(handle.getvalue()) == safetensors_size(tensors, metadata)
     return handle.getvalue()
 
 

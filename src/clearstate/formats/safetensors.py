@@ -17,6 +17,7 @@ import numpy as np
 
 from ..errors import ClearstateError, FormatError
 from .data import PIECE, Data, Held, Mapped, Source, raw_bytes
+from .pt.brief import brief
 from .pt.file import File
 from .pt.objects import DTYPE_BYTES, NUMPY, STORAGE_DTYPE, Global, Ordered, Storage, Tensor
 
@@ -149,15 +150,15 @@ def _check_places(entries: dict[str, _Entry], header: _Header, start: int, size:
         begin, end = entry.place
         if begin != due:
             what = "a hole" if begin > due else "an overlap"
-            after = f"where {before!r} ends" if before else "where the data begin"
-            raise header.wrong(f"the bytes of {name!r} from {due} on, {after}", f"{what}: {begin}", entry.at)
+            after = f"where {brief(before)} ends" if before else "where the data begin"
+            raise header.wrong(f"the bytes of {brief(name)} from {due} on, {after}", f"{what}: {begin}", entry.at)
         if end - begin != entry.nbytes():
             shape = "x".join(map(str, entry.shape)) or "one number"
-            what = f"{entry.nbytes()} bytes of {name!r} ({entry.code}, {shape})"
+            what = f"{entry.nbytes()} bytes of {brief(name)} ({entry.code}, {shape})"
             raise header.wrong(what, f"{end - begin}", entry.at)
         if start + end > size:
             missing = f"only {max(0, size - start - begin)} more bytes ({start + end - size} bytes are missing)"
-            raise FormatError(f"{end - begin} bytes of {name!r}", missing, offset=start + begin)
+            raise FormatError(f"{end - begin} bytes of {brief(name)}", missing, offset=start + begin)
         due, before = end, name
     if start + due != size:
         raise FormatError("the end of the file", f"{size - start - due} more bytes", offset=start + due)
@@ -197,22 +198,22 @@ class _Header:
             if key == "dtype":
                 code = self.string("the name of a type")
                 if code not in DTYPES:
-                    raise self.wrong(f"a type of {name!r} that PyTorch has", code[:40], where)
+                    raise self.wrong(f"a type of {brief(name)} that PyTorch has", brief(code), where)
             elif key == "shape":
                 shape = self.numbers(MOST_DIMENSIONS)
                 if math.prod(max(n, 1) for n in shape) >= LARGEST:
-                    raise self.wrong(f"a shape of {name!r} that memory holds", f"{shape}"[:80], where)
+                    raise self.wrong(f"a shape of {brief(name)} that memory holds", brief(shape), where)
             elif key == "data_offsets":
                 place = self.numbers(2)
                 if len(place) != 2 or place[0] > place[1]:
-                    raise self.wrong(f"where {name!r} begins and ends", f"{place}", where)
+                    raise self.wrong(f"where {brief(name)} begins and ends", brief(place), where)
             else:
-                raise self.wrong(f"dtype, shape or data_offsets of {name!r}", repr(key[:40]), where)
+                raise self.wrong(f"dtype, shape or data_offsets of {brief(name)}", brief(key), where)
         if code is None or shape is None or place is None:
             lacking = "dtype" if code is None else "shape" if shape is None else "data_offsets"
-            raise self.wrong(f"dtype, shape and data_offsets of {name!r}", f"no {lacking}", at)
+            raise self.wrong(f"dtype, shape and data_offsets of {brief(name)}", f"no {lacking}", at)
         if code == "F4" and (not shape or shape[-1] % 2):
-            raise self.wrong(f"an even number of 4-bit elements in the rows of {name!r}", f"{shape}", at)
+            raise self.wrong(f"an even number of 4-bit elements in the rows of {brief(name)}", brief(shape), at)
         return _Entry(at, code, shape, place)
 
     def keys(self) -> Iterator[tuple[str, int]]:
@@ -224,7 +225,7 @@ class _Header:
             at = self.pos
             key = self.string("a name")
             if key in met:
-                raise self.wrong("each name once", f"{key[:80]!r} twice", at)
+                raise self.wrong("each name once", f"{brief(key)} twice", at)
             met.add(key)
             self.need(":")
             yield key, at
@@ -320,10 +321,32 @@ def write_safetensors(
     >>> file.getvalue()
     b'\\x08\\x00\\x00\\x00\\x00\\x00\\x00\\x00{}      '
     """
+    order, header, tied = _planned(tensors, metadata)
+    handle.write(header)
+    for name in order:
+        _write_numbers(tensors[name], handle)
+    return tied
+
+
+def safetensors_size(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> int:
+    """Bytes that `write_safetensors` would write; raises what it would.
+
+    >>> safetensors_size({})
+    16
+    """
+    order, header, _ = _planned(tensors, metadata)
+    return len(header) + sum(tensors[name].nbytes for name in order)
+
+
+def _planned(
+    tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None
+) -> tuple[list[str], bytes, dict[str, str]]:
+    """The names to write in their order, the header before them, and the names that others stand for."""
     for name, tensor in tensors.items():
         _check_writable(name, tensor)
     tied = ties(tensors)
-    texts = {**dict(metadata or {}), **{name: kept for name, kept in tied.items() if name not in (metadata or {})}}
+    given = dict(metadata or {})
+    texts = {**given, **tied, **given}
     order = sorted(tensors.keys() - tied.keys(), key=lambda name: (RANK[tensors[name].dtype], name))
     header: dict[str, Any] = {METADATA: texts} if texts else {}
     end = 0
@@ -337,15 +360,12 @@ def write_safetensors(
     text += b" " * (-len(text) % 8)
     if len(text) > LONGEST_HEADER:
         raise ClearstateError(f"the names of these tensors take {len(text)} bytes; safetensors allows {LONGEST_HEADER}")
-    handle.write(len(text).to_bytes(8, "little") + text)
-    for name in order:
-        _write_numbers(tensors[name], handle)
-    return tied
+    return order, len(text).to_bytes(8, "little") + text, tied
 
 
 def _check_writable(name: str, tensor: Tensor) -> None:
     if not isinstance(name, str) or name == METADATA or re.search("[\ud800-\udfff]", name):
-        raise ClearstateError(f"safetensors has no place for a tensor under the name {name!r}")
+        raise ClearstateError(f"safetensors has no place for a tensor under the name {brief(name)}")
     if tensor.dtype not in CODES or (tensor.dtype == "float4_e2m1fn_x2" and not tensor.size):
         raise ClearstateError(f"{name} is {tensor.dtype}, a type that safetensors does not have")
     if tensor.storage.data is None:

@@ -334,3 +334,11 @@ def test_whatever_fails_midway_the_model_is_as_it_was_and_the_error_says_so(monk
         cs.clear_state(model)
     assert model[0].attention is attention
     assert len(model[1].features) == 1
+
+
+def test_tensors_of_one_number_are_counted_on_the_storage_they_share() -> None:
+    model: Any = Linear(1, 1)
+    whole = torch.arange(4.0)
+    model.a, model.b = whole[2], whole[3]
+    sizes = {entry.path: entry.bytes for entry in cs.inspect(model).entries}
+    assert (sizes["a"], sizes["b"], sizes["a.<unseen>"]) == (4, 4, 8)

@@ -373,3 +373,22 @@ def test_sharing_with_a_net_of_another_structure_is_refused_and_shares_nothing()
     with pytest.raises(ValueError, match="one has 4 modules, the other 2"):
         made.share(other, "weight")
     assert place.data_ptr() == before
+
+
+def test_flat_parameters_keep_those_that_are_one_number() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(3))
+            self.scale = torch.nn.Parameter(torch.tensor(5.0))
+
+        def update_output(self, input: torch.Tensor) -> torch.Tensor:
+            return input * self.weight * self.scale
+
+    layer = Scaled()
+    flat, grads = layer.get_parameters()
+    assert flat.tolist() == [1, 1, 1, 5]
+    assert grads.shape == (4,)
+    assert layer.scale.item() == 5
+    flat.fill_(2)
+    assert layer.scale.item() == 2

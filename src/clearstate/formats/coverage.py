@@ -7,6 +7,7 @@ ranks, the group stays as it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ SEARCHED = 1 << 24
 
 
 class View(NamedTuple):
-    """A tensor's geometry on its storage."""
+    """A tensor's geometry on its storage. Without dimensions it is one element, as in PyTorch and NumPy."""
 
     offset: int
     size: tuple[int, ...]
@@ -26,7 +27,7 @@ class View(NamedTuple):
 
     @property
     def numel(self) -> int:
-        return int(np.prod(self.size, dtype=object)) if self.size else 0
+        return math.prod(self.size)
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -100,6 +101,20 @@ def cover(views: Sequence[View]) -> list[Group]:
     if members:
         groups.append(_group(views, members, start, stop))
     return groups
+
+
+def shares(views: Sequence[View]) -> tuple[list[int], int]:
+    """How many elements each view is the first to see, and how many are seen by any.
+
+    >>> shares([View(0, (2,), (1,)), View(1, (3,), (1,)), View(9, (), ())])
+    ([2, 2, 1], 5)
+    """
+    counts = [0] * len(views)
+    groups = cover(views)
+    for group in groups:
+        for i, count in group.fresh.items():
+            counts[i] = count
+    return counts, sum(group.count for group in groups)
 
 
 def _group(views: Sequence[View], members: list[int], start: int, stop: int) -> Group:

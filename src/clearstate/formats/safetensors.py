@@ -19,7 +19,7 @@ from ..errors import ClearstateError, FormatError
 from .data import PIECE, Data, Held, Mapped, Source, raw_bytes
 from .pt.brief import brief
 from .pt.file import File
-from .pt.objects import DTYPE_BYTES, NUMPY, STORAGE_DTYPE, Global, Ordered, Storage, Tensor
+from .pt.objects import DTYPE_BYTES, NUMPY, STORAGE_DTYPE, Global, Ordered, Storage, Tensor, is_in_order
 
 LONGEST_HEADER = 100_000_000
 """Bytes that the format allows the header."""
@@ -389,7 +389,7 @@ def _memory(tensor: Tensor) -> Any:
     """What is the same for tensors that see the same memory in the same order."""
     start = tensor.offset * tensor.itemsize
     where = (id(tensor.storage), start, tensor.nbytes, *_signs(tensor))
-    return where if _in_order(tensor) else (*where, tensor.dtype, tensor.size, tensor.stride)
+    return where if is_in_order(tensor) else (*where, tensor.dtype, tensor.size, tensor.stride)
 
 
 def _signs(tensor: Tensor) -> tuple[bool, bool]:
@@ -406,7 +406,7 @@ def _write_numbers(tensor: Tensor, handle: BinaryIO) -> None:
     reach = sum((n - 1) * s for n, s in zip(tensor.size, tensor.stride, strict=True))
     start = tensor.offset * tensor.itemsize
     data = _stretch(tensor.storage.data, start, start + (reach + 1) * tensor.itemsize)
-    if _in_order(tensor) and not conjugated and not negated:
+    if is_in_order(tensor) and not conjugated and not negated:
         if isinstance(data, Mapped):
             data.copy_to(handle)
             return
@@ -425,16 +425,6 @@ def _write_numbers(tensor: Tensor, handle: BinaryIO) -> None:
 def _unit(dtype: str) -> str:
     """NumPy's type for the elements; for what it has not, unsigned integers as wide."""
     return NUMPY.get(dtype, f"u{DTYPE_BYTES[dtype]}")
-
-
-def _in_order(tensor: Tensor) -> bool:
-    """Whether the elements lie one behind the other, in their order."""
-    expected = 1
-    for size, stride in zip(reversed(tensor.size), reversed(tensor.stride), strict=True):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
 
 
 def _stretch(data: Data | None, start: int, stop: int) -> Data:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..formats.coverage import View, cover
+from ..formats.coverage import View, shares
 
 
 def fresh_bytes(tensors: Sequence[Tensor]) -> tuple[list[int], int]:
@@ -21,10 +21,5 @@ def fresh_bytes(tensors: Sequence[Tensor]) -> tuple[list[int], int]:
     if len(tensors) == 1 and tensors[0].is_contiguous():
         seen = tensors[0].numel() * size
         return [seen], tensors[0].untyped_storage().nbytes() - seen
-    counts = [0] * len(tensors)
-    total = 0
-    for group in cover([View(int(t.storage_offset()), tuple(t.size()), t.stride()) for t in tensors]):
-        total += group.count
-        for i, count in group.fresh.items():
-            counts[i] = count * size
-    return counts, max(tensors[0].untyped_storage().nbytes() - total * size, 0)
+    counts, seen = shares([View(int(t.storage_offset()), tuple(t.size()), t.stride()) for t in tensors])
+    return [count * size for count in counts], max(tensors[0].untyped_storage().nbytes() - seen * size, 0)

@@ -18,7 +18,7 @@ from ...errors import FormatError
 from ..data import Data, Held, Mapped, Source
 from .brief import brief
 from .file import File, tensor_made
-from .objects import STORAGE_DTYPE, Global, Storage, Tensor, Value, children
+from .objects import STORAGE_DTYPE, Global, Storage, Tensor, Value, walk
 from .pickling import dumps
 from .unpickle import unpickle
 from .zipping import write_members
@@ -179,17 +179,8 @@ def _contents(file: File, folder: str) -> Iterator[tuple[str, Data]]:
 def storages_of(root: Value) -> list[Storage]:
     """All storages that tensors of a value see, each once, in the order they are met."""
     found: dict[int, Storage] = {}
-    met: set[int] = set()
-    stack = [root]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Storage):
-            found.setdefault(id(value), value)
-            continue
-        if isinstance(value, Tensor):
-            found.setdefault(id(value.storage), value.storage)
-        below = [item for _, item in children(value)]
-        if below and id(value) not in met:
-            met.add(id(value))
-            stack.extend(reversed(below))
+    for value in walk(root):
+        if isinstance(value, Tensor | Storage):
+            storage = value.storage if isinstance(value, Tensor) else value
+            found.setdefault(id(storage), storage)
     return list(found.values())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from ...errors import ClearstateError
 from ...roles import DROPPED_BY_DEFAULT, Role
-from ..coverage import View, cover
+from ..coverage import cover
 from .file import File
 from .layouts import role_by_structure
-from .objects import Storage, Tensor, Value, children
+from .objects import Storage, Tensor, Value, view_of, walk
 from .survey import survey
 
 
@@ -37,53 +37,26 @@ def not_cleared(file: File, drop: Collection[Role] = DROPPED_BY_DEFAULT) -> list
     return [place.path for place in survey(file.root).places if place.role in drop]
 
 
-def tensors(root: Value) -> Iterator[tuple[Tensor, bool]]:
-    """Every tensor of a value, once; and every storage that is a value of its own is told by the second."""
-    met: set[int] = set()
-    stack = [root]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Tensor) and id(value) not in met:
-            yield value, False
-        below = [item for _, item in children(value)]
-        if below and id(value) not in met:
-            stack.extend(reversed(below))
-        met.add(id(value))
-
-
 def compact(root: Value) -> None:
     """Gives tensors storages without the bytes that none of them sees. Views that overlap do so afterwards."""
-    bare = _bare_storages(root)
+    whole: set[int] = set()  # storages that the file holds without a tensor
     viewers: dict[int, list[Tensor]] = {}
-    for tensor, _ in tensors(root):
-        viewers.setdefault(id(tensor.storage), []).append(tensor)
+    for value in walk(root):
+        if isinstance(value, Storage):
+            whole.add(id(value))
+        elif isinstance(value, Tensor):
+            viewers.setdefault(id(value.storage), []).append(value)
     for sharers in viewers.values():
         storage = sharers[0].storage
-        if id(storage) in bare or storage.data is None or len({t.itemsize for t in sharers}) > 1:
+        if id(storage) in whole or storage.data is None or len({t.itemsize for t in sharers}) > 1:
             continue
         _compact_one(storage, sharers)
-
-
-def _bare_storages(root: Value) -> set[int]:
-    """Storages that the file holds without a tensor: seen whole."""
-    found: set[int] = set()
-    met: set[int] = set()
-    stack = [root]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Storage):
-            found.add(id(value))
-        below = [item for _, item in children(value)]
-        if below and id(value) not in met:
-            met.add(id(value))
-            stack.extend(below)
-    return found
 
 
 def _compact_one(storage: Storage, sharers: list[Tensor]) -> None:
     size = sharers[0].itemsize
     assert storage.data is not None
-    groups = cover([View(t.offset, t.size or (1,), t.stride or (1,)) for t in sharers])
+    groups = cover([view_of(tensor) for tensor in sharers])
     kept = sum(group.count for group in groups)
     if kept * size >= storage.nbytes:
         return
@@ -95,9 +68,7 @@ def _compact_one(storage: Storage, sharers: list[Tensor]) -> None:
         tensor.storage = smaller
     for group in groups:
         for i, (offset, stride) in group.moved.items():
-            sharers[i].offset = start + offset
-            if sharers[i].size:
-                sharers[i].stride = stride
+            sharers[i].offset, sharers[i].stride = start + offset, stride
         start += group.count
     for tensor in sharers:
         if not tensor.numel:

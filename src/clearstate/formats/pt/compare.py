@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...roles import Role
-from ..coverage import View, cover
+from ..coverage import cover
 from ..differences import Difference, numbers_differ, same_numbers
 from .file import File
 from .layouts import is_module, main_model, tensor_in
-from .objects import ABSENT, NUMPY, Global, Ordered, Storage, Stub, Tensor, Value
+from .objects import ABSENT, NUMPY, Global, Ordered, Storage, Stub, Tensor, Value, is_in_order, view_of
 from .survey import survey
 
 
@@ -24,12 +24,9 @@ def compare(a: File, b: File, ignoring: Collection[Role] = ()) -> list[Differenc
     other is not, the tensors of the model's state dict are compared by name.
     """
     if (a.layout == "safetensors") != (b.layout == "safetensors"):
-        return _Comparison({}, {}).run(state_dict(a.root), state_dict(b.root), flat=True)
-    left, right = ({(id(p.table), p.key): p.role for p in survey(f.root).places} for f in (a, b))
-    skipped = [{place for place, role in side.items() if role in ignoring} for side in (left, right)]
-    comparison = _Comparison(*(dict.fromkeys(side) for side in skipped))
-    comparison.roles = {**left, **right}
-    return comparison.run(a.root, b.root)
+        return _Comparison({}, ignoring).run(state_dict(a.root), state_dict(b.root), flat=True)
+    roles = {(id(place.table), place.key): place.role for f in (a, b) for place in survey(f.root).places}
+    return _Comparison(roles, ignoring).run(a.root, b.root)
 
 
 def state_dict(root: Value) -> dict[str, Tensor]:
@@ -60,9 +57,9 @@ def state_dict(root: Value) -> dict[str, Tensor]:
 
 
 class _Comparison:
-    def __init__(self, skipped_left: Mapping[Any, Any], skipped_right: Mapping[Any, Any]) -> None:
-        self.skipped = (skipped_left, skipped_right)
-        self.roles: dict[Any, Role] = {}
+    def __init__(self, roles: Mapping[Any, Role], ignoring: Collection[Role]) -> None:
+        self.roles = roles
+        self.ignoring = ignoring
         self.differences: list[Difference] = []
         self.partner: dict[int, Value] = {}
         self.tensors: list[tuple[Tensor, Tensor, str, Role]] = []
@@ -112,8 +109,9 @@ class _Comparison:
     def entries(
         self, path: str, x: dict[Any, Any], y: dict[Any, Any], role: Role
     ) -> Iterator[tuple[str, Value, Value, Role]]:
-        left = {k: v for k, v in x.items() if (id(x), k) not in self.skipped[0]}
-        right = {k: v for k, v in y.items() if (id(y), k) not in self.skipped[1]}
+        left, right = (
+            {k: v for k, v in table.items() if self.roles.get((id(table), k)) not in self.ignoring} for table in (x, y)
+        )
         for key, item in left.items():
             below = self.roles.get((id(x), key), role)
             name = _name(path, key)
@@ -156,7 +154,7 @@ class _Comparison:
                     self.differ(path, "shares memory with other tensors in one than in the other", role)
 
     def compare_numbers(self, x: Tensor, y: Tensor, path: str, role: Role) -> None:
-        if _is_plain(x) and _is_plain(y) and same_numbers(_bytes(x), _bytes(y)):
+        if is_in_order(x) and is_in_order(y) and same_numbers(_bytes(x), _bytes(y)):
             return
         one, other = x.numpy(), y.numpy()
         if x.dtype not in NUMPY or one.dtype.kind in "?c":
@@ -167,16 +165,6 @@ class _Comparison:
 
 def _unit(values: np.ndarray[Any, Any]) -> int:
     return min(values.itemsize, 8)
-
-
-def _is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor's elements lie one behind the other."""
-    expected = 1
-    for size, stride in zip(reversed(tensor.size), reversed(tensor.stride), strict=True):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
 
 
 def _bytes(tensor: Tensor) -> Any:
@@ -195,8 +183,7 @@ def _sharing(tensors: list[Tensor]) -> dict[int, Any]:
     for members in by_storage.values():
         if len(members) < 2 or len({tensors[i].itemsize for i in members}) > 1:
             continue
-        views = [View(tensors[i].offset, tensors[i].size or (1,), tensors[i].stride or (1,)) for i in members]
-        for group in cover(views):
+        for group in cover([view_of(tensors[i]) for i in members]):
             if len(group.moved) > 1:
                 together = tuple(members[k] for k in sorted(group.moved))
                 found.update({members[k]: (together, offset) for k, (offset, _) in group.moved.items()})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...errors import FormatError
 from ..data import Data
 from .brief import brief
-from .objects import DTYPE_BYTES, Global, Storage, Stub, Tensor, Value
+from .objects import DTYPE_BYTES, Global, Storage, Stub, Tensor, Value, view_of
 
 REBUILD = frozenset(("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_qtensor"))
 """The functions of ``torch._utils`` that make a tensor of a storage, an offset, sizes and strides."""
@@ -63,12 +63,10 @@ def tensor_made(stub: Stub) -> Value:
     if tensor.dtype not in DTYPE_BYTES:
         raise FormatError("a tensor of a type that PyTorch writes", tensor.dtype)
     if storage.data is not None and tensor.numel:
-        reach = [(n - 1) * s for n, s in zip(size, stride, strict=True)]
-        first = offset + sum(r for r in reach if r < 0)
-        last = offset + sum(r for r in reach if r > 0)
+        first, stop = view_of(tensor).extent
         count = storage.nbytes // tensor.itemsize
-        if first < 0 or last >= count:
-            what = f"a tensor of {'x'.join(map(str, size))} that sees elements {first} to {last}"
+        if first < 0 or stop > count:
+            what = f"a tensor of {'x'.join(map(str, size))} that sees elements {first} to {stop - 1}"
             raise FormatError(what, f"a storage of {count}")
     if storage.view is not None:
         tensor.storage, first = storage.view

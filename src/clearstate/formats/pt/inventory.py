@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from ...inventory import Entry, Inventory, size_text
 from ...roles import Role
-from ..coverage import View, cover
+from ..coverage import shares
 from .file import File
-from .objects import Global, Storage, Stub, Tensor, Value, children
+from .objects import Global, Storage, Stub, Tensor, Value, view_of, walk
 from .survey import Piece, Survey, survey
 
 PRIORITY = {role: i for i, role in enumerate((Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.METADATA, Role.UNKNOWN))}
@@ -80,25 +80,16 @@ def _entries(found: Survey) -> Iterator[Entry]:
 
 def _count(storage: Storage, pieces: list[Piece], fresh: dict[int, int]) -> int:
     """Notes what each piece is the first to see, in bytes; returns what none sees."""
-    views, sizes = [], {piece.value.itemsize for piece in pieces}
+    sizes: set[int] = {piece.value.itemsize for piece in pieces}
     if len(sizes) > 1:
         fresh[id(pieces[0].value)] = storage.nbytes
         return 0
-    for piece in pieces:
-        value = piece.value
-        if isinstance(value, Tensor):
-            views.append(View(value.offset, value.size or (1,), value.stride or (1,)))
-        else:
-            views.append(View(0, (len(value),), (1,)))
-    size = sizes.pop()
-    seen = 0
     if storage.data is None:
         return 0
-    for group in cover(views):
-        seen += group.count * size
-        for i, count in group.fresh.items():
-            fresh[id(pieces[i].value)] = count * size
-    return storage.nbytes - seen
+    (size,) = sizes
+    counts, seen = shares([view_of(piece.value) for piece in pieces])
+    fresh.update({id(piece.value): count * size for piece, count in zip(pieces, counts, strict=True)})
+    return storage.nbytes - seen * size
 
 
 def _notes(file: File, found: Survey) -> Iterator[str]:
@@ -125,22 +116,13 @@ def globals_of(root: Value, *, called: bool = False) -> Iterable[Global]:
     ['os.system']
     """
     found: dict[Global, None] = {}
-    met: set[int] = set()
-    stack = [root]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Global):
-            if not called:
-                found[value] = None
-            continue
-        if id(value) in met:
-            continue
-        met.add(id(value))
-        if isinstance(value, Stub) and isinstance(value.function, Global):
+    for value in walk(root):
+        if isinstance(value, Global) and not called:
+            found[value] = None
+        elif isinstance(value, Stub) and isinstance(value.function, Global):
             found[value.function] = None
         elif isinstance(value, Tensor):
             found[value.maker] = None
-        stack.extend(item for _, item in children(value))
     return found
 
 

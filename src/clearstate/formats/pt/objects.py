@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..coverage import View
 from ..data import Data
 
 Value = Any
@@ -275,6 +276,44 @@ STORAGE_DTYPE: dict[str, str] = {
     "UntypedStorage": "uint8",
 }
 """The element type of each storage class that PyTorch pickles by name."""
+
+
+def view_of(value: Tensor | Storage) -> View:
+    """The geometry of a tensor; a storage that is a value of its own sees all of itself."""
+    if isinstance(value, Storage):
+        return View(0, (len(value),), (1,))
+    return View(value.offset, value.size, value.stride)
+
+
+def is_in_order(tensor: Tensor) -> bool:
+    """Whether a tensor's elements lie one behind the other, in their order."""
+    expected = 1
+    for size, stride in zip(reversed(tensor.size), reversed(tensor.stride), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+LEAVES = frozenset((type(None), bool, int, float, str, bytes, bytearray))
+"""Types of values that hold no others."""
+
+
+def walk(root: Value) -> Iterator[Value]:
+    """Everything in a value save numbers and texts, each object once, what holds before what is held.
+
+    >>> [type(value).__name__ for value in walk([1, {"a": ()}])]
+    ['list', 'dict', 'tuple']
+    """
+    met: set[int] = set()
+    stack = [root]
+    while stack:
+        value = stack.pop()
+        if type(value) in LEAVES or id(value) in met:
+            continue
+        met.add(id(value))
+        yield value
+        stack.extend(reversed([item for _, item in children(value)]))
 
 
 def children(value: Value) -> Iterator[tuple[Value, Value]]:

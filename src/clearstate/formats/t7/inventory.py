@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ...inventory import Entry, Inventory
 from ...roles import Role
-from ..coverage import cover
+from ..coverage import shares
 from .objects import Function, Object, Storage, Tensor, Value, view_of
 from .reader import File
 from .survey import PRIORITY, Piece, Survey, survey
@@ -56,10 +56,8 @@ def _entries(found: Survey) -> Iterable[Entry]:
     for storage, pieces in seen.values():
         pieces.sort(key=lambda piece: PRIORITY.get(piece.role, 99))
         each = storage.data.occupies / max(len(storage), 1)
-        total = 0
-        for group in cover([view_of(piece.value) for piece in pieces]):
-            total += group.count
-            fresh.update({id(pieces[i].value): round(n * each) for i, n in group.fresh.items()})
+        counts, total = shares([view_of(piece.value) for piece in pieces])
+        fresh.update({id(piece.value): round(n * each) for piece, n in zip(pieces, counts, strict=True)})
         unseen[id(pieces[0].value)] = round((len(storage) - total) * each)
     places = {id(piece.value): piece.path for piece in found.pieces if type(piece.value) is Object}
     for piece in found.pieces:

@@ -274,10 +274,13 @@ def element_type(typename: str) -> np.dtype[Any]:
 
 
 def view_of(value: Tensor | Storage) -> View:
-    """The geometry of a tensor; a storage that is a value of its own sees all of itself."""
+    """The geometry of a tensor; a storage that is a value of its own sees all of itself.
+
+    A tensor without dimensions is empty in Torch7.
+    """
     if isinstance(value, Storage):
         return View(0, (len(value),), (1,))
-    return View(value.offset, value.size, value.stride)
+    return View(value.offset, value.size or (0,), value.stride or (1,))
 
 
 def storage_of(tensor: str) -> str:

@@ -34,6 +34,7 @@ from .objects import (
     has_header,
     numeric_class,
     storage_of,
+    view_of,
 )
 
 GENERATOR_BYTES = {8: 5048, 4: 2544}
@@ -380,13 +381,11 @@ class _Reader:
             raise FormatError(f"a {due} or nil", repr(storage), offset=at)
         tensor.storage = storage
         if tensor.numel:
-            reach = [(n - 1) * s for n, s in zip(tensor.size, tensor.stride, strict=True)]
-            first = tensor.offset + sum(r for r in reach if r < 0)
-            last = tensor.offset + sum(r for r in reach if r > 0)
+            first, stop = view_of(tensor).extent
             have = 0 if storage is None else len(storage)
-            if first < 0 or last >= have:
+            if first < 0 or stop > have:
                 expected = f"a storage that a tensor of {_by(tensor.size)} (strides {_by(tensor.stride)}) lies in"
-                found = f"elements {first} to {last} of a storage of {have}"
+                found = f"elements {first} to {stop - 1} of a storage of {have}"
                 raise FormatError(expected, found, offset=at)
 
 

@@ -65,7 +65,7 @@ def open_path(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None =
         from .formats import sniff
 
         kind = sniff.sniff(path)
-        if kind.name == "pytorch-zip" and "cut off" not in kind.description:
+        if kind.name == "pytorch-zip" and kind.whole:
             from .formats import pt
 
             return pt.open_zip(os.fspath(path))

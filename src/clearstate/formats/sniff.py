@@ -38,11 +38,13 @@ class Kind:
         name: a key of `KINDS`, for programs.
         description: what it is, to follow "this file is".
         advice: the next step, in a sentence or two.
+        whole: whether nothing tells that it is cut off.
     """
 
     name: str
     description: str
     advice: str
+    whole: bool = True
 
 
 _READS = "clearstate reads Torch7's .t7 files"
@@ -239,7 +241,7 @@ def _kind(found: Found) -> Kind:
     words = defaultdict(str, found.words)
     description, advice = (text.format_map(words) for text in KINDS[found.name])
     if found.cut:
-        return Kind(found.name, f"{description} that is cut off: {found.cut}", _NOT_WHOLE)
+        return Kind(found.name, f"{description} that is cut off: {found.cut}", _NOT_WHOLE, whole=False)
     return Kind(found.name, description, advice)
 
 

@@ -114,10 +114,9 @@ def restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) -
 
 
 def _restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) -> None:
-    there, then = (
-        baseline.value(attribute) if baseline is not None and baseline.knows(attribute.module) else (None, None)
-    )
-    if there is None:
+    if baseline is not None and baseline.knows(attribute.module):
+        there, then = baseline.value(attribute)
+    else:
         left = stores(type(attribute.module)).get(attribute.name, Left.NOTHING)
         there = left is not Left.NOTHING
         then = left() if not isinstance(left, Left) else None

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import dis
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import Enum
 from functools import lru_cache
 from types import CodeType
 from typing import Any
+
+CONSTRUCTORS = ("__init__", "__post_init__", "reset_parameters")
+"""Methods that make an object what it is before work."""
+
+FILLERS = frozenset(("CACHE", "RESUME", "EXTENDED_ARG", "NOP"))
+"""Instructions that say nothing of what a function does."""
 
 
 class Left(Enum):
@@ -42,7 +48,7 @@ def _stores(cls: Hashable) -> dict[str, Callable[[], Any] | Left]:
     assert isinstance(cls, type)
     found: dict[str, Callable[[], Any] | Left] = {}
     for parent in reversed(cls.__mro__):
-        for name in ("__init__", "__post_init__", "reset_parameters"):
+        for name in CONSTRUCTORS:
             method = parent.__dict__.get(name)
             code = getattr(method, "__code__", None)
             if isinstance(code, CodeType) and not parent.__module__.startswith("torch.nn."):
@@ -54,7 +60,7 @@ def _stored(code: CodeType) -> dict[str, Callable[[], Any] | Left]:
     found: dict[str, Callable[[], Any] | Left] = {}
     before: list[dis.Instruction] = []
     for step in dis.get_instructions(code):
-        if step.opname in ("CACHE", "RESUME", "EXTENDED_ARG", "NOP"):
+        if step.opname in FILLERS:
             continue
         if step.opname == "STORE_ATTR":
             value = _made_by(before)
@@ -112,12 +118,16 @@ def _names(cls: Hashable) -> frozenset[str]:
         if parent.__module__.startswith("torch.nn.modules.module"):
             continue
         codes = [c for m in parent.__dict__.values() if isinstance(c := getattr(m, "__code__", None), CodeType)]
-        while codes:
-            code = codes.pop()
+        for code in nested(codes):
             found.update(code.co_names)
-            for constant in code.co_consts:
-                if isinstance(constant, str):
-                    found.add(constant)
-                elif isinstance(constant, CodeType):
-                    codes.append(constant)
+            found.update(constant for constant in code.co_consts if isinstance(constant, str))
     return frozenset(found)
+
+
+def nested(codes: Iterable[CodeType]) -> Iterator[CodeType]:
+    """These pieces of code, and all functions that are defined inside them."""
+    waiting = list(codes)
+    while waiting:
+        code = waiting.pop()
+        yield code
+        waiting += [inner for inner in code.co_consts if isinstance(inner, CodeType)]

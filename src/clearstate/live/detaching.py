@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .holdings import OPAQUE
+from .holdings import OPAQUE, fields_of
 
 Undo = Callable[[], None]
 
@@ -61,11 +60,7 @@ def _items(value: Any) -> list[tuple[Any, Any]]:
         return list(enumerate(value))
     if isinstance(value, set | frozenset):
         return [(item, item) for item in value]
-    if isinstance(value, (type, torch.nn.Module, *OPAQUE)):
-        return []
-    if dataclasses.is_dataclass(value):
-        return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value) if hasattr(value, f.name)]
-    return list(value.__dict__.items()) if hasattr(value, "__dict__") else []
+    return [] if isinstance(value, (torch.nn.Module, *OPAQUE)) else fields_of(value)
 
 
 def _with(value: Any, changed: dict[Any, Any], done: list[Undo], own: bool) -> Any:

@@ -91,8 +91,11 @@ def _judged(
     baseline: Baseline | None,
     proved: Collection[tuple[int, str]],
 ) -> Judged:
-    aliases = [f for f in tensors if isinstance(f.tensor, torch.nn.Parameter) or storage_key(f.tensor) in own]
-    others = [f for f in tensors if all(f is not alias for alias in aliases)]
+    aliases: list[Found] = []
+    others: list[Found] = []
+    for found in tensors:
+        alias = isinstance(found.tensor, torch.nn.Parameter) or storage_key(found.tensor) in own
+        (aliases if alias else others).append(found)
     declared = role_of(attribute.module, attribute.name)
     computed = [f for f in others if f.tensor.grad_fn is not None]
     if tensors and not others:

@@ -148,12 +148,23 @@ def parts(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{key!r}]", item) for key, item in list(value.items()))
     elif isinstance(value, list | tuple | set | frozenset):
         yield from ((f"[{i}]", item) for i, item in enumerate(list(value)))
-    elif dataclasses.is_dataclass(value):
-        yield from ((f".{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value) if hasattr(value, f.name))
-    elif isinstance(value, functools.partial):  # to ask it for its table would make one, and its pickle larger
+    elif isinstance(value, functools.partial):
         yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
-    elif hasattr(value, "__dict__"):
-        yield from ((f".{name}", item) for name, item in list(vars(value).items()))
+    else:
+        yield from ((f".{name}", item) for name, item in fields_of(value))
+
+
+def fields_of(value: Any) -> list[tuple[str, Any]]:
+    """The fields of an object, which can be set.
+
+    >>> fields_of(types.SimpleNamespace(x=1)), fields_of(functools.partial(print, 1))
+    ([('x', 1)], [])
+    """
+    if dataclasses.is_dataclass(value):
+        return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value) if hasattr(value, f.name)]
+    if isinstance(value, functools.partial):  # to ask it for its table would make one, and its pickle larger
+        return []
+    return list(vars(value).items()) if hasattr(value, "__dict__") else []
 
 
 def memory(tensor: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ def shadow(model: M, *, own_buffers: bool = False) -> tuple[M, dict[int, torch.n
     """
     made: dict[int, Any] = {}
     memo: dict[int, Any] = {}
-    _shadow_module(model, made, memo, own_buffers)
+    _shadow_modules(model, made, own_buffers)
     for new in list(made.values()):
         for name, value in list(new.__dict__.items()):
             if name not in TABLES and name != "_modules":
@@ -38,7 +38,7 @@ def shadow(model: M, *, own_buffers: bool = False) -> tuple[M, dict[int, torch.n
     return made[id(model)], made
 
 
-def _shadow_module(module: torch.nn.Module, made: dict[int, Any], memo: dict[int, Any], own_buffers: bool) -> Any:
+def _shadow_modules(module: torch.nn.Module, made: dict[int, Any], own_buffers: bool) -> None:
     stack = [module]
     while stack:
         old = stack.pop()
@@ -58,7 +58,6 @@ def _shadow_module(module: torch.nn.Module, made: dict[int, Any], memo: dict[int
         if children is not None:
             renewed = OrderedDict((name, made.get(id(child), child)) for name, child in children.items())
             new.__dict__["_modules"] = renewed if isinstance(children, OrderedDict) else dict(renewed)
-    return made[id(module)]
 
 
 def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], own_buffers: bool) -> Any:

@@ -19,10 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .constructors import Left, stores
+from .constructors import CONSTRUCTORS, FILLERS, Left, nested, stores
 from .holdings import Attribute
-
-CONSTRUCTORS = ("__init__", "__post_init__", "reset_parameters")
 
 PLAIN = (type(None), bool, int, float, str, tuple, torch.Size, torch.device, torch.dtype)
 """What a size, a flag or a key is."""
@@ -88,13 +86,8 @@ def is_work(attribute: Attribute) -> bool:
 def _work(cls: Hashable) -> tuple[frozenset[str], frozenset[str]]:
     """The attributes that methods other than constructors write, and all names that they mention."""
     assert isinstance(cls, type)
-    read: set[str] = set()
-    codes = list(_methods(cls))
-    while codes:
-        code = codes.pop()
-        read.update(code.co_names)
-        codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
-    return frozenset(store.name for store in _stores(cls)), frozenset(read)
+    read = frozenset(name for code in nested(_methods(cls)) for name in code.co_names)
+    return frozenset(store.name for store in _stores(cls)), read
 
 
 class _Store(NamedTuple):
@@ -147,7 +140,7 @@ def _stored(code: CodeType) -> Iterator[_Store]:
     for step in dis.get_instructions(code):
         if step.is_jump_target:
             block += 1
-        if step.opname in ("CACHE", "RESUME", "EXTENDED_ARG", "NOP"):
+        if step.opname in FILLERS:
             continue
         if step.opname == "STORE_ATTR" and statement and _last(statement[-1]) == "self":
             name = str(step.argval)

@@ -144,8 +144,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
                 return self._record(way, *inputs, **kwargs)
             return self.update_output(*inputs, **kwargs)
         except Exception as error:
-            told = error if "_through" in error.__dict__ else self.told(error, inputs[0] if inputs else None)
-            _passed(told, self, outermost)
+            told = self.leaving(error, inputs[0] if inputs else None, outermost)
             if told is error:
                 raise
             raise told from error
@@ -172,6 +171,12 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         why = f"lacks {' and '.join(lacks)}" if lacks else "has fields that do not go together"
         return ValueError(f"the module from the file {why}: {error}")
 
+    def leaving(self, error: Exception, input: Any, outermost: bool) -> Exception:
+        """The error to raise in place of one that leaves this module, with the way that it has come."""
+        told = error if "_through" in error.__dict__ else self.told(error, input)
+        _passed(told, self, outermost)
+        return told
+
     def _protocol(self, *inputs: Any) -> Any:
         """A call in Torch7's way: part of the forward that is being recorded, or the beginning of one."""
         way = calls.way
@@ -195,8 +200,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         try:
             self._record(tape, input, *rest, aliased=True)
         except Exception as error:
-            told = error if "_through" in error.__dict__ else self.told(error, input)
-            _passed(told, self, True)
+            told = self.leaving(error, input, True)
             if told is error:
                 raise
             raise told from error
@@ -342,7 +346,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         own = self.__dict__
         own.pop("_tape", None)
         own.pop("file_type", None)
-        for name in ("output", "grad_input", *self.transient):
+        for name in (*KEPT, *self.transient):
             if name in own:
                 own[name] = adopt(own[name], mapped(own[name], fn))
         return self

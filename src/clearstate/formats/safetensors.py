@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..errors import ClearstateError, FormatError
-from .data import PIECE, Data, Held, Mapped, Source, raw_bytes
+from .data import PIECE, Data, Held, Mapped, Source, append, raw_bytes
 from .pt.brief import brief
 from .pt.file import File
 from .pt.objects import DTYPE_BYTES, NUMPY, STORAGE_DTYPE, Global, Ordered, Storage, Tensor, is_in_order
@@ -407,11 +407,7 @@ def _write_numbers(tensor: Tensor, handle: BinaryIO) -> None:
     start = tensor.offset * tensor.itemsize
     data = _stretch(tensor.storage.data, start, start + (reach + 1) * tensor.itemsize)
     if is_in_order(tensor) and not conjugated and not negated:
-        if isinstance(data, Mapped):
-            data.copy_to(handle)
-            return
-        for piece in data.pieces():
-            handle.write(raw_bytes(piece))
+        append(data, handle)
         return
     flat = data.array().view(_unit(tensor.dtype))
     view = np.lib.stride_tricks.as_strided(

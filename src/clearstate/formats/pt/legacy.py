@@ -10,12 +10,12 @@ from __future__ import annotations
 import io
 import os
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
 import numpy as np
 
 from ...errors import FormatError
-from ..data import Mapped, Source, raw_bytes
+from ..data import Counter, Mapped, Source, append
 from .archive import storages_of
 from .brief import brief
 from .file import File, tensor_made
@@ -270,11 +270,8 @@ def _write_stream(
     handle.write(dumps([keys[number] for number in wholes], protocol=protocol))
     for whole in wholes.values():
         handle.write(len(whole).to_bytes(8, "little"))
-        if isinstance(whole.data, Mapped):
-            whole.data.copy_to(handle)
-        elif whole.data is not None:
-            for piece in whole.data.pieces():
-                handle.write(raw_bytes(piece))
+        if whole.data is not None:
+            append(whole.data, handle)
 
 
 def _write_pickle(file: File, handle: BinaryIO) -> None:
@@ -288,26 +285,8 @@ def _write_pickle(file: File, handle: BinaryIO) -> None:
     handle.write(dumps(file.root, protocol=file.protocol, stored=stored))
 
 
-class _Counter(io.RawIOBase):
-    """A file that only counts what is written to it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self.count += len(data)
-        return len(data)
-
-    def skip(self, count: int) -> None:
-        self.count += count
-
-
 def legacy_size(file: File) -> int:
     """Bytes that `write_legacy` would write, found out without reading a storage."""
-    counter = _Counter()
-    write_legacy(file, cast(BinaryIO, counter))
+    counter = Counter()
+    write_legacy(file, counter)
     return counter.count

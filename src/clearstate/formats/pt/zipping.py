@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable
 from typing import BinaryIO
 
-from ..data import Data, Mapped, raw_bytes
+from ..data import Data, append, raw_bytes
 
 ALIGNMENT = 64
 """Where members' bytes begin: at multiples of this."""
@@ -49,7 +49,7 @@ def write_members(handle: BinaryIO | None, members: Iterable[tuple[str, Data]]) 
         common = struct.pack("<HHHHLLLHH", flags, 0, 0, DATE, crc, shown, shown, len(name), len(extra))
         if handle is not None:
             handle.write(b"PK\x03\x04" + struct.pack("<H", version) + common + name + extra)
-            _append(data, handle)
+            append(data, handle)
         far = [n for n, large in ((size, wide), (size, wide), (at, at >= LIMIT)) if large]
         more = struct.pack(f"<HH{len(far)}Q", 1, 8 * len(far), *far) if far else b""
         version = 45 if far else 20
@@ -79,11 +79,3 @@ def _checksum(data: Data) -> int:
     for piece in data.pieces():
         crc = zlib.crc32(raw_bytes(piece), crc)
     return crc
-
-
-def _append(data: Data, handle: BinaryIO) -> None:
-    if isinstance(data, Mapped):
-        data.copy_to(handle)
-        return
-    for piece in data.pieces():
-        handle.write(raw_bytes(piece))

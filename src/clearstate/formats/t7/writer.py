@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..data import Array, Mapped, Text, raw_bytes
+from ..data import Array, Counter, Mapped, Text, raw_bytes
 from ..garbage import uncollected
 from .ascii import number_text, storage_text
 from .binary import Order
@@ -71,19 +71,6 @@ def write(root: Value, handle: BinaryIO, layout: Layout = DEFAULT) -> None:
     encoder.flush()
 
 
-class Counter(io.RawIOBase):
-    """A file that only counts what is written to it."""
-
-    count = 0
-
-    def write(self, data: Any) -> int:
-        self.count += len(data)
-        return len(data)
-
-    def skip(self, count: int) -> None:
-        self.count += count
-
-
 def written_size(root: Value, layout: Layout = DEFAULT) -> int:
     """Bytes of the Torch7 file that `save` would write; numbers that are mapped are not read.
 
@@ -91,7 +78,7 @@ def written_size(root: Value, layout: Layout = DEFAULT) -> int:
     8
     """
     counter = Counter()
-    write(root, counter, layout)  # type: ignore[arg-type]
+    write(root, counter, layout)
     return counter.count
 
 

@@ -135,6 +135,7 @@ from .pooling import (
     VolumetricMaxPooling,
 )
 from .reduction import Max, Mean, Min, Sum
+from .registry import register
 from .resampling import PixelShuffle, SpatialUpSamplingBilinear, SpatialUpSamplingNearest, UpSampling
 from .shape import (
     Collapse,
@@ -370,6 +371,7 @@ __all__ = [
     "gModule",
     "load",
     "nest",
+    "register",
     "save",
     "utils",
 ]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .checks import expect
 from .fields import plain
+from .memory import carry, recall
 from .of_tensor import _OfTensor
 from .tape import recording
 
@@ -36,8 +37,12 @@ class Dropout(_OfTensor):
     """
 
     transient = ("noise",)
-    fields = plain("p inplace stochastic_inference v2")
+    fields = plain("p inplace stochastic_inference v2 lazy mono")
     v2: bool | None
+    lazy: bool | None = None
+    """Whether there is one draw for all steps of a sequence, as in the package rnn."""
+    mono: bool | None = None
+    """Whether there is one draw for all of a batch, as in the package rnn."""
 
     def __init__(
         self, p: float = 0.5, v1: bool = False, inplace: bool | None = None, stochastic_inference: bool = False
@@ -57,14 +62,17 @@ class Dropout(_OfTensor):
 
     def draw(self, input: Tensor) -> Tensor:
         """What the input is multiplied with: 0, or what keeps its mean."""
-        noise = torch.empty_like(input, requires_grad=False).bernoulli_(1 - self.p)
+        like = input[:1] if self.mono else input
+        noise = torch.empty_like(like, requires_grad=False).bernoulli_(1 - self.p)
         return noise.div_(1 - self.p) if self.v2 else noise
 
     def update_output(self, input: Tensor) -> Tensor:
         if not self.p:
             return input
         if self.training or self.stochastic_inference:
-            factor: Tensor | float = self.draw(input)
+            factor: Tensor | float = recall(self, lambda: self.draw(input)) if self.lazy else self.draw(input)
+            if self.lazy:
+                carry(self, factor)
             self.keep("noise", factor)
         elif self.v2:
             return input

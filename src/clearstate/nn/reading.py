@@ -18,12 +18,13 @@ from ..formats import t7
 from ..formats.t7.classes import ClassEntry, Left, entry_for, lookup, snake_case
 from ..formats.t7.objects import Boolean, Value, element_type, numeric_class
 from ..roles import Role
-from . import stateful, undeclared
+from . import undeclared
 from .declared import misfit
 from .fields import Form, counted_from_zero, of_gradient, of_role
 from .opaque import Opaque
 from .ownership import adopt, mapped
-from .packages import completed, meant
+from .packages import completed
+from .registry import find
 from .stateful import KEPT, Stateful
 from .tape import describe
 
@@ -128,7 +129,7 @@ class Reading:
             entries.update({self.value(key): self.value(item) for key, item in table.items()})
 
     def _object(self, obj: t7.Object) -> None:
-        cls = stateful.CLASSES.get(meant(obj.typename))
+        cls = find(obj.typename)
         if cls is not None and isinstance(obj.state, t7.Table):
             made = cls.__new__(cls)
             self.known[id(obj)] = made
@@ -164,6 +165,7 @@ def read_module(module: Stateful, obj: t7.Object, reading: Reading) -> None:
     if obj.typename != type(module).typename:
         own["typename"] = obj.typename
         own["file_fields"] = frozenset(obj.state)
+        own["version"] = obj.version
     entry = lookup(obj.typename)
     kind = fields.pop("_type", None)
     classes = (kind, *(value.typename for value in fields.values() if isinstance(value, t7.Tensor)))

@@ -1,0 +1,240 @@
+"""dpnn: a handful of layers, most of them around others. Its `nn.Convert` and `nn.Decorator` are in nn itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..activation import Log, ReLU
+from ..checks import expect, expect_table
+from ..container import Sequential
+from ..containers import ConcatTable, DepthConcat
+from ..convolution import SpatialConvolution
+from ..decorators import Decorator
+from ..fields import plain
+from ..module import Module
+from ..normalization import SpatialBatchNormalization
+from ..pointwise import AddConstant, MulConstant
+from ..pooling import SpatialMaxPooling
+from ..reduction import Sum
+from ..simple import Identity
+from ..table_arithmetic import CMulTable
+from .gradients import penalized, straight_through
+from .references import Referring
+
+
+class Serial(Decorator):
+    """Calls the module inside. In Torch7 it also says how that is written: with all, or without what work left.
+
+    Args:
+        module: the module inside.
+        tensortype: the Torch7 tensor class that Torch7 converts it to before it is written; as it is unless given.
+
+    Follows dpnn's ``Serial.lua``.
+
+    >>> import clearstate.nn as nn
+    >>> Serial(nn.Linear(3, 2))(torch.ones(3)).shape
+    torch.Size([2])
+    """
+
+    fields = plain("tensortype")
+    tensortype: str | None = None
+
+    def __init__(self, module: torch.nn.Module, tensortype: str | None = None) -> None:
+        super().__init__(module)
+        self.tensortype = tensortype
+
+
+class Inception(Referring, Decorator):
+    """GoogLeNet's module: columns of convolutions of several widths, and one of pooling, joined by their planes.
+
+    Args:
+        input_size: planes of the input.
+        output_size: planes that each wide convolution gives.
+        reduce_size: planes of the 1x1 convolution in each column: those of the wide ones, that after the pooling,
+            and that which is a column by itself. Without the last one or two, those are left out.
+        reduce_stride: strides of the 1x1 convolutions; 1 unless given.
+        transfer: follows each convolution; a ``ReLU`` unless given.
+        batch_norm: whether a batch normalization follows each convolution.
+        padding: whether the wide convolutions keep the size.
+        kernel_size: widths of the convolutions.
+        kernel_stride: their strides.
+        pool_size, pool_stride: of the max pooling.
+        pool: a pooling to use instead.
+
+    Shapes: ``planes x h x w``, or a batch of these, in; planes of all columns out. Follows dpnn's ``Inception.lua``.
+
+    >>> Inception(3, [4, 5], [2, 2, 2, 2])(torch.ones(1, 3, 8, 8)).shape
+    torch.Size([1, 13, 8, 8])
+    """
+
+    fields = plain(
+        "inputSize outputSize reduceSize reduceStride batchNorm padding kernelSize kernelStride poolSize poolStride"
+    )
+
+    def __init__(
+        self,
+        input_size: int,
+        output_size: Sequence[int],
+        reduce_size: Sequence[int],
+        reduce_stride: Sequence[int] = (),
+        transfer: Module | None = None,
+        batch_norm: bool = False,
+        padding: bool = True,
+        kernel_size: Sequence[int] = (5, 3),
+        kernel_stride: Sequence[int] = (1, 1),
+        pool_size: int = 3,
+        pool_stride: int = 1,
+        pool: Module | None = None,
+    ) -> None:
+        columns = DepthConcat(1)
+        super().__init__(columns)
+        self.input_size = input_size
+        self.output_size, self.reduce_size = list(output_size), list(reduce_size)
+        self.reduce_stride = list(reduce_stride)
+        self.batch_norm = batch_norm
+        self.padding = padding
+        self.kernel_size, self.kernel_stride = list(kernel_size), list(kernel_stride)
+        self.pool_size, self.pool_stride = pool_size, pool_stride
+        self.__dict__["transfer"] = ReLU() if transfer is None else transfer  # no child: its copies are
+        for i, (width, stride) in enumerate(zip(self.kernel_size, self.kernel_stride, strict=True)):
+            column = self._reduced(Sequential(), i)
+            pad = width // 2 if padding else 0
+            wide = SpatialConvolution(reduce_size[i], output_size[i], width, width, stride, stride, pad, pad)
+            columns.add(self._finished(column.add(wide), output_size[i]))
+        pooled = SpatialMaxPooling(pool_size, pool_size, pool_stride, pool_stride) if pool is None else pool
+        wide_ones = len(self.kernel_size)
+        column = Sequential().add(pooled)
+        columns.add(self._reduced(column, wide_ones) if len(reduce_size) > wide_ones else column)
+        if len(reduce_size) > wide_ones + 1:
+            columns.add(self._reduced(Sequential(), wide_ones + 1))
+        self.refer(pool=pooled)
+
+    def _reduced(self, column: Sequential, i: int) -> Sequential:
+        stride = self.reduce_stride[i] if i < len(self.reduce_stride) else 1
+        planes = self.reduce_size[i]
+        return self._finished(column.add(SpatialConvolution(self.input_size, planes, 1, 1, stride, stride)), planes)
+
+    def _finished(self, column: Sequential, planes: int) -> Sequential:
+        if self.batch_norm:
+            column.add(SpatialBatchNormalization(planes))
+        return column.add(self.__dict__["transfer"].clone())
+
+    def update_output(self, input: Tensor) -> Tensor:
+        expect(input, dims=(3, 4))
+        if input.dim() == 4:
+            return self.inner(input)  # type: ignore[no-any-return]
+        return self.inner(input.unsqueeze(0)).squeeze(0)  # type: ignore[no-any-return]
+
+    def to_object(self, obj: Any, writing: Any) -> None:
+        super().to_object(obj, writing)
+        if "transfer" in self.__dict__:
+            obj.state["transfer"] = writing.value(self.__dict__["transfer"])
+
+
+class Clip(Module):
+    """Elements below ``minval`` or above ``maxval`` become these; the gradient passes as if they had not.
+
+    Follows dpnn's ``Clip.lua``.
+
+    >>> Clip(-0.5, 0.5)(torch.tensor([-2.0, 0.1, 2.0]))
+    tensor([-0.5000,  0.1000,  0.5000])
+    """
+
+    fields = plain("minval maxval")
+    minval: float
+    maxval: float
+
+    def __init__(self, minval: float, maxval: float) -> None:
+        super().__init__()
+        self.minval, self.maxval = minval, maxval
+
+    def update_output(self, input: Tensor) -> Tensor:
+        expect(input)
+        return straight_through(input, input.clamp(self.minval, self.maxval))
+
+
+class CategoricalEntropy(Referring):
+    """Gives its input, probabilities of categories; on the way back, raises the entropy of their mean.
+
+    Args:
+        scale: a factor for the entropy's gradient.
+        min_entropy: it is raised only below this; always unless given.
+
+    Shapes: ``batch x categories``. The gradient that is added is that of ``-scale / batch`` times
+    ``-sum(p log(p + 1e-6))``, where ``p`` is the input's sum over the batch divided by its sum over all, this divisor
+    taken as constant. Follows dpnn's ``CategoricalEntropy.lua``, whose net inside is here for files only.
+
+    >>> x = torch.tensor([[0.9, 0.1]], requires_grad=True)
+    >>> CategoricalEntropy()(x).sum().backward()
+    >>> x.grad
+    tensor([[ 1.8946, -0.3026]])
+    """
+
+    fields = plain("scale minEntropy sizeAverage")
+    scale: float = 1
+    min_entropy: float | None = None
+    size_average: bool = True
+
+    def __init__(self, scale: float = 1, min_entropy: float | None = None) -> None:
+        super().__init__()
+        self.scale = scale
+        self.min_entropy = min_entropy
+        self.register_buffer("minus_one", torch.tensor([-float(scale)]))
+        mean = MulConstant(1)
+        logs = Sequential().add(AddConstant(1e-6)).add(Log())
+        both = ConcatTable().add(Identity()).add(logs)
+        net = Sequential().add(Sum(0)).add(mean).add(both).add(CMulTable()).add(Sum(0)).add(MulConstant(-1))
+        self.add_module("0", net)
+        self.refer(module=net, _mul=mean)
+
+    def update_output(self, input: Tensor) -> Tensor:
+        expect(input, dims=(2,))
+        p = input.sum(0) / input.sum().detach()
+        entropy = -(p * (p + 1e-6).log()).sum()
+        factor = torch.full_like(entropy, -self.scale / (input.shape[0] if self.size_average else 1))
+        if self.min_entropy is not None:
+            factor = factor * (entropy.detach() < self.min_entropy)
+        return penalized(input, factor * entropy)
+
+
+class ReverseTable(Module):
+    """The entries of a table in reverse order. Follows dpnn's ``ReverseTable.lua``.
+
+    >>> ReverseTable()([torch.tensor(1), torch.tensor(2)])
+    [tensor(2), tensor(1)]
+    """
+
+    def update_output(self, input: Any) -> list[Any]:
+        expect_table(input)
+        return [input[i] for i in reversed(range(len(input)))]
+
+
+class SpatialFeatNormalization(Module):
+    """Subtracts a mean from each plane of an image, and divides by a deviation (by 1 unless given).
+
+    Shapes: ``planes x h x w`` or a batch of these; ``mean`` and ``std`` are of ``planes`` elements. Follows dpnn's
+    ``SpatialFeatNormalization.lua``.
+
+    >>> SpatialFeatNormalization(torch.tensor([1.0]), torch.tensor([2.0]))(torch.full((1, 1, 2), 5.0))
+    tensor([[[2., 2.]]])
+    """
+
+    fields = plain("noOfFeats")
+    no_of_feats: int
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Tensor, std: Tensor | None = None) -> None:
+        super().__init__()
+        expect(mean, dims=(1,))
+        self.no_of_feats = mean.shape[0]
+        self.register_buffer("mean", mean.clone())
+        self.register_buffer("std", torch.ones_like(mean) if std is None else std.clone())
+
+    def update_output(self, input: Tensor) -> Tensor:
+        expect(input, dims=(3, 4), size={-3: self.no_of_feats})
+        return (input - self.mean.view(-1, 1, 1)) / self.std.view(-1, 1, 1)

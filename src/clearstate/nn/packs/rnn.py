@@ -1,0 +1,61 @@
+"""rnn: recurrent modules, modules that run over sequences, and what goes with them.
+
+import clearstate.nn.packs.rnn as rnn
+
+net = rnn.Sequencer(rnn.LSTM(10, 20))
+y = net(x)                                # x: steps x batch x 10
+
+with rnn.sequence():                      # step by step: the state is carried within the block
+    for step in x:
+        y = net.get(0)(step)
+"""
+
+from ..memory import sequence
+from .cells import GRU, LSTM, FastLSTM
+from .masks import LookupTableMaskZero, MaskZero, MaskZeroCriterion, TrimZero
+from .recurrent import (
+    AbstractRecurrent,
+    CopyGrad,
+    LinearNoBias,
+    NormStabilizer,
+    Recurrence,
+    Recurrent,
+    Recursor,
+    SAdd,
+)
+from .seq import SeqBRNN, SeqGRU, SeqLSTM, SeqLSTMP, SeqReverseSequence
+from .sequence_criterions import RepeaterCriterion, SequencerCriterion
+from .sequencers import AbstractSequencer, BiSequencer, BiSequencerLM, Repeater, Sequencer
+from .tables import ExpandAs
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "AbstractRecurrent",
+    "AbstractSequencer",
+    "BiSequencer",
+    "BiSequencerLM",
+    "CopyGrad",
+    "ExpandAs",
+    "FastLSTM",
+    "LinearNoBias",
+    "LookupTableMaskZero",
+    "MaskZero",
+    "MaskZeroCriterion",
+    "NormStabilizer",
+    "Recurrence",
+    "Recurrent",
+    "Recursor",
+    "Repeater",
+    "RepeaterCriterion",
+    "SAdd",
+    "SeqBRNN",
+    "SeqGRU",
+    "SeqLSTM",
+    "SeqLSTMP",
+    "SeqReverseSequence",
+    "Sequencer",
+    "SequencerCriterion",
+    "TrimZero",
+    "sequence",
+]

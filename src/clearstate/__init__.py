@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .clearing import Cleared, clear_file, clear_state, cleared
+    from .converting import Converted, convert, convert_file
     from .errors import ClearstateError, FormatError, WrongFormat
+    from .formats.t7.backends import CannotConvert
     from .inspecting import inspect
     from .inventory import Entry, Inventory
     from .live.baseline import Baseline, observe
@@ -33,6 +35,10 @@ _ROOMS = {
     "Cleared": "clearing",
     "clear_file": "clearing",
     "clear_state": "clearing",
+    "CannotConvert": "formats.t7.backends",
+    "Converted": "converting",
+    "convert": "converting",
+    "convert_file": "converting",
     "ClearstateError": "errors",
     "FormatError": "errors",
     "WrongFormat": "errors",
@@ -57,8 +63,10 @@ _ROOMS = {
 
 __all__ = [
     "Baseline",
+    "CannotConvert",
     "Cleared",
     "ClearstateError",
+    "Converted",
     "Entry",
     "FormatError",
     "Inventory",
@@ -71,6 +79,8 @@ __all__ = [
     "clear_file",
     "clear_state",
     "cleared",
+    "convert",
+    "convert_file",
     "find_leaks",
     "inspect",
     "load",

@@ -15,6 +15,7 @@ import typer
 import clearstate as cs
 
 from .clear import clear
+from .convert import convert
 from .drawing import Exit, complain, say
 from .files import sentence
 from .inspect import inspect
@@ -33,6 +34,7 @@ for command, summary, example in (
     (inspect, "What a file holds, and what makes it big.", "model.t7"),
     (clear, "Write it again without what work left behind.", "model.t7 -o small.t7"),
     (verify, "Are two files the same model?", "model.t7 small.t7"),
+    (convert, "Write it for another backend, device or number type.", "model.t7 --to nn --device cpu -o cpu.t7"),
 ):
     app.command(cls=Words, short_help=summary, epilog=f"Example: clearstate {command.__name__} {example}")(command)
 

@@ -19,6 +19,7 @@ from . import stateful, undeclared
 from .fields import Field, Form, counted_from_one, of_gradient, of_role
 from .opaque import Opaque
 from .ownership import tensors
+from .packages import restored
 from .stateful import Stateful
 
 CLASSES_OF_DTYPE = {
@@ -169,6 +170,7 @@ def write_module(module: Stateful, obj: t7.Object, writing: Writing) -> None:
         del state["_type"]
     for name in [n for n, v in state.items() if v is None]:
         del state[name]
+    restored(module.typename, state)
     writing.cuda = outer
 
 

@@ -7,7 +7,8 @@ file are cast as they are written, piece by piece.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -95,7 +96,25 @@ def check(device: str | None, dtype: str | None) -> None:
         raise ValueError(f"there is no floating type {dtype!r}; there are {', '.join(DTYPES)}")
 
 
-def retype(root: Value, device: Device | None = None, dtype: DType | None = None) -> None:
+def fits(root: Value, device: Device | None, dtype: DType | None, classes: Mapping[int, str] | None = None) -> None:
+    """Whether every number that `retype` would cast has a value in the new type.
+
+    Args:
+        root: the graph.
+        device: as for `retype`.
+        dtype: as for `retype`.
+        classes: what objects will be by then, by their id.
+
+    Raises:
+        ValueError: there is no such device or type.
+        ClearstateError: a number is too large; names where it is.
+    """
+    check(device, dtype)
+    if dtype is not None:
+        _Due(root, device, dtype, classes or {}).check()
+
+
+def retype(root: Value, device: Device | None = None, dtype: DType | None = None) -> dict[tuple[str, str], int]:
     """Makes the tensors of an object graph those of a device, or of a floating type, in place.
 
     To the CPU goes everything. To a GPU go tensors of floats, and other tensors that modules have; sizes, and indices
@@ -106,29 +125,33 @@ def retype(root: Value, device: Device | None = None, dtype: DType | None = None
         device: ``"cpu"`` or ``"cuda"``; where they are unless given.
         dtype: ``"float"``, ``"double"`` or ``"half"``; what they are unless given.
 
+    Returns:
+        how many tensors of each class became of which.
+
     Raises:
         ValueError: there is no such device or type.
         ClearstateError: a number is too large for the type; names where it is. Nothing was changed.
 
     >>> layer = Object("nn.Add", Table(bias=Tensor.of([1.0]), _type="torch.DoubleTensor"))
     >>> retype(layer, "cuda", "float")
+    {('torch.DoubleTensor', 'torch.CudaTensor'): 1}
     >>> layer["bias"], layer["_type"]
     (Tensor('torch.CudaTensor', 1), 'torch.CudaTensor')
     """
     check(device, dtype)
     if device is None and dtype is None:
-        return
-    due = _Due(root, device, dtype)
-    if dtype is not None:
-        due.check()
-    due.carry_out()
+        return {}
+    due = _Due(root, device, dtype, {})
+    due.check()
+    return due.carry_out()
 
 
 class _Due:
     """What each tensor and storage is to be, found before any of them is changed."""
 
-    def __init__(self, root: Value, device: Device | None, dtype: DType | None) -> None:
-        self.device, self.dtype = device, dtype
+    def __init__(self, root: Value, device: Device | None, dtype: DType | None, classes: Mapping[int, str]) -> None:
+        self.dtype = dtype
+        self.classes = classes
         self.tensors: list[tuple[Tensor, str]] = []
         self.storages: dict[tuple[int, str], tuple[Storage, str]] = {}
         self.strings: list[tuple[Table, str, str]] = []
@@ -164,15 +187,18 @@ class _Due:
         if device == "cuda" and whole and (owner is None or entry_for(owner.typename, owner.fields) is None):
             device = None
         name = renamed(tensor.typename, device, dtype)
-        if owner is not None and owner.typename in KEPT_AS_FLOAT and key not in ("output", "gradInput"):
+        if owner is not None and self._keeps_float(owner) and key not in ("output", "gradInput"):
             name = name.replace("Half", "" if "Cuda" in name else "Float")
         return name
+
+    def _keeps_float(self, module: Object) -> bool:
+        return self.dtype == "half" and self.classes.get(id(module), module.typename) in KEPT_AS_FLOAT
 
     def _note_strings(self, module: Object, how: tuple[Device | None, DType | None]) -> None:
         for key, text in module.state.items():
             if isinstance(text, str) and text.endswith("Tensor") and numeric_class(text) is not None:
                 name = renamed(text, *((how[0], None) if key == "moduleType" else how))
-                if module.typename in KEPT_AS_FLOAT:
+                if self._keeps_float(module):
                     name = name.replace("Half", "" if "Cuda" in name else "Float")
                 self.strings.append((module.state, key, name))
 
@@ -188,7 +214,7 @@ class _Due:
                     what = f"{float(piece[lost][0]):.6g} is too large for {self.dtype}"
                     raise ClearstateError(f"{path or 'the tensor'}: {what}; nothing was converted")
 
-    def carry_out(self) -> None:
+    def carry_out(self) -> dict[tuple[str, str], int]:
         made: dict[tuple[int, str], Storage] = {}
         first: set[int] = set()
         for (number, name), (storage, _) in self.storages.items():
@@ -205,12 +231,15 @@ class _Due:
                 old = self.storages[number, name][0]
                 old.typename, old.data = new.typename, new.data
                 made[number, name] = old
+        counts: Counter[tuple[str, str]] = Counter()
         for tensor, name in self.tensors:
+            counts[tensor.typename, name] += 1
             tensor.typename = name
             if tensor.storage is not None:
                 tensor.storage = made[id(tensor.storage), storage_of(name)]
         for table, key, name in self.strings:
             table[key] = name
+        return dict(counts)
 
 
 def _inside_dont_cast(root: Value) -> frozenset[int]:

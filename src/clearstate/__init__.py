@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .clearing import Cleared, clear_file, clear_state, cleared
     from .converting import Converted, convert, convert_file
-    from .errors import ClearstateError, FormatError, WrongFormat
+    from .errors import ClearstateError, ConversionError, FormatError, NothingLeft, WrongFormat
+    from .export import Coverage, coverage, to_onnx, to_stock, write_definition
     from .formats.t7.backends import CannotConvert
     from .inspecting import inspect
     from .inventory import Entry, Inventory
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from .live.declared import register
     from .live.leaks import Leak, Leaks, find_leaks
     from .live.wrappers import unwrap
-    from .nn.t7 import UnknownClass, load, save
+    from .nn.t7 import UnknownClass, load
     from .roles import Role
+    from .saving import save
     from .verifying import Verdict, verify
 
 __version__ = "0.1.0"
@@ -40,8 +42,15 @@ _ROOMS = {
     "convert": "converting",
     "convert_file": "converting",
     "ClearstateError": "errors",
+    "ConversionError": "errors",
     "FormatError": "errors",
+    "NothingLeft": "errors",
     "WrongFormat": "errors",
+    "Coverage": "export",
+    "coverage": "export",
+    "to_onnx": "export",
+    "to_stock": "export",
+    "write_definition": "export",
     "Baseline": "live.baseline",
     "UnknownClass": "nn.t7",
     "inspect": "inspecting",
@@ -54,7 +63,7 @@ _ROOMS = {
     "load": "nn.t7",
     "observe": "live.baseline",
     "register": "live.declared",
-    "save": "nn.t7",
+    "save": "saving",
     "Role": "roles",
     "Verdict": "verifying",
     "unwrap": "live.wrappers",
@@ -66,12 +75,15 @@ __all__ = [
     "CannotConvert",
     "Cleared",
     "ClearstateError",
+    "ConversionError",
     "Converted",
+    "Coverage",
     "Entry",
     "FormatError",
     "Inventory",
     "Leak",
     "Leaks",
+    "NothingLeft",
     "Role",
     "UnknownClass",
     "Verdict",
@@ -81,14 +93,18 @@ __all__ = [
     "cleared",
     "convert",
     "convert_file",
+    "coverage",
     "find_leaks",
     "inspect",
     "load",
     "observe",
     "register",
     "save",
+    "to_onnx",
+    "to_stock",
     "unwrap",
     "verify",
+    "write_definition",
 ]
 
 

@@ -9,6 +9,19 @@ class ClearstateError(Exception):
     """Anything clearstate refuses to do. Its text is one sentence for the person at the keyboard."""
 
 
+class ConversionError(ClearstateError):
+    """A model cannot be converted, or what it became is not equal to it; the text names the layers.
+
+    >>> raise ConversionError("3 (nn.Kmeans): there is no rule for this class")
+    Traceback (most recent call last):
+    clearstate.errors.ConversionError: 3 (nn.Kmeans): there is no rule for this class
+    """
+
+
+class NothingLeft(ClearstateError):
+    """All that a file holds would go: it is what work left behind, and nothing else."""
+
+
 class FormatError(ClearstateError, ValueError):
     """A file is not what it should be: where, what was expected there, and what was found.
 
@@ -54,7 +67,7 @@ class WrongFormat(FormatError):
     """
 
     def __init__(self, kind: str, advice: str, *, path: str | os.PathLike[str] | None = None) -> None:
-        super().__init__("a Torch7 file", kind, path=path)
+        super().__init__("a file of a model", kind, path=path)
         self.kind = kind
         self.advice = advice
 

@@ -1,0 +1,76 @@
+"""A net as a person keeps it: its architecture in Python, its weights beside it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from ..formats.atomic import replacing
+from .convert import export
+from .coverage import Coverage
+from .state import write_state
+
+
+def to_stock(model: Any, sample: Any = None, *, tolerance: float | None = None) -> torch.nn.Module:
+    """The same net of stock PyTorch modules only, with copies of the weights.
+
+    Containers of tables and graphs become statements of its ``forward``; layers that PyTorch has no class for become
+    small classes in its source, which is what `write_definition` writes. It takes what the Torch7 net takes (indices
+    from 0, a list for a table), as it came in the sample: batches, if that was a batch. A batch of one stays a batch.
+    Nothing works in place. Every layer, and the whole net, is compared with Torch7's in evaluation mode.
+
+    Args:
+        model: a live Torch7 net, as `clearstate.load` gives it; it stays as it is.
+        sample: an input of it; made from the net's shapes unless given.
+        tolerance: how far numbers may be apart, by the largest of their tensor; by their type (1e-10 for double, 1e-5
+            for float) unless given.
+
+    Raises:
+        ConversionError: layers cannot be converted (all are named), one is not equal, or no sample could be made.
+
+    >>> import clearstate.nn as nn
+    >>> net = nn.Sequential().add(nn.SpatialConvolution(1, 8, 3, 5)).add(nn.ReLU(True)).add(nn.SpatialMaxPooling(2, 2))
+    >>> to_stock(net)
+    Net(
+      (layers): Sequential(
+        (0): Conv2d(1, 8, kernel_size=(5, 3), stride=(1, 1))
+        (1): ReLU()
+        (2): MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)
+      )
+    )
+    """
+    return export(model, sample, tolerance=tolerance).net
+
+
+def write_definition(
+    model: Any, path: str | os.PathLike[str], sample: Any = None, *, tolerance: float | None = None
+) -> Coverage:
+    """Writes a net's architecture as Python source, and its weights and running statistics beside it.
+
+    The source is that of what `to_stock` gives; it needs torch, and its ``load()`` needs safetensors. ``net.py`` gets
+    ``net.safetensors``.
+
+    Args:
+        model: a live Torch7 net.
+        path: the file of source, which ends in ``.py``.
+        sample: an input of the net; made from the net's shapes unless given.
+        tolerance: as in `to_stock`.
+
+    Returns:
+        what became of each layer, with the largest difference on the sample.
+
+    Raises:
+        ConversionError: as in `to_stock`; nothing was written.
+        ValueError: the path does not end in ``.py``.
+    """
+    stem, suffix = os.path.splitext(path)
+    if suffix != ".py":
+        raise ValueError(f"{os.fspath(path)}: Python source goes into a file that ends in .py")
+    weights = f"{stem}.safetensors"
+    exported = export(model, sample, tolerance=tolerance, weights=os.path.basename(weights))
+    write_state(exported.net, weights)
+    with replacing(path) as handle:
+        handle.write(exported.source.text.encode())
+    return exported.coverage

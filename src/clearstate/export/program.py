@@ -1,0 +1,87 @@
+"""A net as a straight line: layers of stock PyTorch, and statements that say what goes through them.
+
+Everything that is exported is made of this: the source, the live module, the report.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from .calls import Call
+from .values import Table, Value
+
+
+@dataclass(eq=False)
+class Layer:
+    """A module of the exported net.
+
+    ``constructor`` is its source, ``module`` the module itself with its weights, ``kind`` what it is called after, and
+    ``function`` how it is written where it stands alone, if it needs no module there.
+    """
+
+    constructor: Call
+    kind: str
+    module: torch.nn.Module
+    function: str | None = None
+    name: str | None = None
+    training: bool = False
+
+
+@dataclass(eq=False)
+class Step:
+    """One statement.
+
+    ``code`` has ``{0}``, ``{1}``, ... for the inputs and ``{layer}`` for the layer, if there is one. More than one
+    result is unpacked.
+    """
+
+    code: str | Call
+    inputs: list[Value]
+    results: list[Value]
+    layer: Layer | None = None
+
+    @property
+    def in_chain(self) -> bool:
+        """Whether it can stand in a ``nn.Sequential``."""
+        return self.layer is not None and self.code == CALLED and len(self.results) == 1
+
+
+CALLED = "{layer}({0})"
+
+
+class Row(NamedTuple):
+    """One layer of the Torch7 net in a report.
+
+    Attributes:
+        path: where it is, as in ``named_modules``; empty for the net itself.
+        typename: its Torch7 class.
+        becomes: what it became; `None` where it cannot be converted.
+        difference: the largest absolute difference of its output on the sample; `None` where nothing was run.
+        within: the largest that counts as equal.
+        reason: why it cannot be converted.
+    """
+
+    path: str
+    typename: str
+    becomes: str | None
+    difference: float | None = None
+    within: float | None = None
+    reason: str = ""
+
+
+@dataclass
+class Program:
+    """A net as steps from its input to its output, which are tensors or tables of them."""
+
+    input: Table
+    output: Table = None
+    steps: list[Step] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    training: bool = False
+    sample: object = None
+    batched: bool = False
+    """Whether the first dimension of every tensor of the sample is a batch's, and any number may come."""
+    notes: list[str] = field(default_factory=list)

@@ -1,0 +1,23 @@
+"""What each class of nn becomes, one file for each family of classes; importing this fills the table."""
+
+from . import activation, arithmetic, containers, convolution, linear, noise, normalization, pooling, shape, tables
+from .table import RULES, Rule, Unmapped, class_name, rule, rule_of
+
+__all__ = [
+    "RULES",
+    "Rule",
+    "Unmapped",
+    "activation",
+    "arithmetic",
+    "class_name",
+    "containers",
+    "convolution",
+    "linear",
+    "noise",
+    "normalization",
+    "pooling",
+    "rule",
+    "rule_of",
+    "shape",
+    "tables",
+]

@@ -1,0 +1,197 @@
+"""An input for a net: made from its layers' shapes, where that can be worked out.
+
+The first layers say how many features, planes or rows there are; sizes of images are tried until one goes through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import nn
+from ..nn.ownership import mapped, tensors
+
+BATCH = 2
+
+SIDES = (32, 224, 28, 64, 16, 8, 96, 128, 227, 231, 299, 256, 48, 12, 24, 20, 14, 10, 40, 56, 80, 100, 112, 160, 192)
+"""Sides of images that are tried, in this order."""
+
+AXES = {"wh": 2, "twh": 3}
+
+
+class _Features:
+    """A batch of vectors, sequences or images with so many features; ``axes`` more dimensions follow or precede."""
+
+    def __init__(self, planes: int, axes: int, *, last: bool = False, rows: int = 0) -> None:
+        self.planes = planes
+        self.axes = axes
+        self.last = last
+        self.rows = rows
+
+    def size(self, side: int) -> tuple[int, ...]:
+        inner = (min(side, 16) if self.axes == 3 else side,) * self.axes
+        return (BATCH, *inner, self.planes) if self.last else (BATCH, self.planes, *inner)
+
+
+def _wanted(module: torch.nn.Module) -> Any:
+    """What a net's input is: `_Features`, a list of such, or `None` where its layers do not say."""
+    if isinstance(module, nn.gModule):
+        return _of_graph(module)
+    if isinstance(module, nn.ParallelTable):
+        parts = [_wanted(child) for child in module.children_list()]
+        return parts if parts and None not in parts else None
+    if isinstance(module, nn.Bilinear):
+        return [_Features(size, 0) for size in module.weight.shape[1:]]
+    if isinstance(module, nn.Container | torch.nn.Sequential):
+        one = isinstance(module, nn.ConcatTable | nn.Concat)
+        for child in module.children():
+            found = _wanted(child)
+            if found is not None:
+                return found
+            if not one and not _passes(child):
+                return None
+        return None
+    return _of_layer(module)
+
+
+def _passes(module: torch.nn.Module) -> bool:
+    """Whether a layer leaves the form of its input as it is."""
+    alone = not any(True for _ in module.children())
+    kinds = (
+        nn.Identity,
+        nn.Contiguous,
+        nn.Dropout,
+        nn.MulConstant,
+        nn.AddConstant,
+        nn.ReLU,
+        nn.Tanh,
+        nn.Sigmoid,
+        nn.Copy,
+    )
+    return alone and isinstance(module, kinds)
+
+
+def _of_layer(m: Any) -> _Features | None:
+    if isinstance(m, nn.Linear | nn.Cosine | nn.PartialLinear):
+        return _Features((m.v if isinstance(m, nn.LinearWeightNorm) else m.weight).shape[1], 0)
+    if isinstance(m, nn.Euclidean | nn.WeightedEuclidean):
+        return _Features(m.weight.shape[0], 0)
+    if isinstance(m, nn.LookupTable):
+        return _Features(8, 0, rows=m.weight.shape[0])
+    if isinstance(m, nn.TemporalConvolution | nn.TemporalRowConvolution | nn.TemporalSubSampling):
+        return _Features(m.input_frame_size, 1, last=True)
+    if isinstance(m, nn.BatchNormalization):
+        return _Features(len(m.running_mean), m.n_dim - 2)
+    if hasattr(m, "n_input_plane") and hasattr(m, "axes"):
+        return _Features(int(m.n_input_plane), AXES[m.axes])
+    if isinstance(m, nn.SpatialContrastiveNormalization):
+        return _Features(int(m.n_input_plane), 2)
+    return None
+
+
+def _of_graph(net: nn.gModule) -> Any:
+    """What the input nodes want: what the first layers that read them do."""
+    plan = net.plan
+    readers: dict[int, list[int]] = {}
+    for i, step in enumerate(plan):
+        for parent in step.parents:
+            readers.setdefault(parent, []).append(i)
+
+    def wanted(i: int) -> Any:
+        for reader in readers.get(i, ()):
+            step = plan[reader]
+            module = net._modules[step.name] if step.name is not None else None
+            if len(step.parents) > 1 or module is None:
+                continue
+            found = wanted(reader) if _passes(module) else _wanted(module)
+            if found is not None:
+                return found
+        return None
+
+    if net.n_inputs == 1:
+        return wanted(0)
+    whole = readers[0][0]
+    entries = sorted(readers[whole], key=lambda i: plan[i].select or 0)
+    parts = [wanted(i) for i in entries]
+    return None if None in parts else parts
+
+
+def _made(wanted: Any, side: int, dtype: torch.dtype) -> Any:
+    if isinstance(wanted, list):
+        return [_made(part, side, dtype) for part in wanted]
+    generator = torch.Generator().manual_seed(side)
+    if wanted.rows:
+        return torch.randint(wanted.rows, wanted.size(side), generator=generator)
+    return torch.randn(wanted.size(side), generator=generator, dtype=torch.float64).to(dtype)
+
+
+def _axes(wanted: Any) -> int:
+    return max(map(_axes, wanted)) if isinstance(wanted, list) else int(wanted.axes)
+
+
+def made_for(model: torch.nn.Module) -> Any:
+    """A sample that goes through a net, a batch of two; `None` where its form cannot be worked out.
+
+    >>> made_for(nn.Sequential().add(nn.Linear(3, 4))).shape
+    torch.Size([2, 3])
+    >>> net = nn.Sequential().add(nn.SpatialConvolution(3, 4, 5, 5)).add(nn.View(4 * 24 * 24)).add(nn.Linear(2304, 2))
+    >>> made_for(net).shape
+    torch.Size([2, 3, 28, 28])
+    """
+    wanted = _wanted(model)
+    if wanted is None:
+        return None
+    held = (t.dtype for t in (*model.parameters(), *model.buffers()) if t.is_floating_point())
+    dtype = next(held, torch.get_default_dtype())
+    for side in _sides(_axes(wanted)):
+        sample = _made(wanted, side, dtype)
+        try:
+            with torch.no_grad():
+                output = model(sample)
+        except (ValueError, RuntimeError, TypeError, IndexError):
+            continue
+        if all(t.dim() and t.shape[0] == BATCH for t in tensors(output)):
+            return sample
+    return None
+
+
+def _sides(axes: int) -> Iterator[int]:
+    if not axes:
+        yield 1
+        return
+    yield from SIDES
+    yield from (side for side in range(4, 65) if side not in SIDES)
+
+
+def doubled(sample: Any) -> Any:
+    """A sample with everything twice along the first dimension; `None` where that makes no sense."""
+    if not all(t.dim() for t in tensors(sample)) or not list(tensors(sample)):
+        return None
+    return mapped(sample, lambda t: torch.cat((t, t)))
+
+
+def is_batch(model: torch.nn.Module, sample: Any, output: Any) -> bool:
+    """Whether a net takes the sample's first dimension for a batch: twice as much gives its output twice."""
+    twice = doubled(sample)
+    if twice is None or not list(tensors(output)):
+        return False
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            made = model(twice)
+    except (ValueError, RuntimeError, TypeError, IndexError, AttributeError, ZeroDivisionError):
+        return False
+    ours, theirs = list(tensors(output)), list(tensors(made))
+    return len(ours) == len(theirs) and all(map(_is_twice, ours, theirs))
+
+
+def _is_twice(one: Tensor, two: Tensor) -> bool:
+    if not two.dim() or two.numel() != 2 * one.numel() or two.shape[0] % 2 or not one.numel():
+        return False
+    first, second = two.chunk(2)
+    close = 1e-2 if two.dtype in (torch.float16, torch.bfloat16) else 1e-4
+    flat = one.reshape(first.shape)
+    return all(torch.allclose(half, flat, rtol=close, atol=close, equal_nan=True) for half in (first, second))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar, cast
 
 from .errors import ClearstateError
 from .inspecting import door_of, is_module, open_path
 from .inventory import Inventory
+from .remote import delivered, here, is_remote
 from .roles import DROPPED_BY_DEFAULT, Role
 
 if TYPE_CHECKING:
+    from .formats.changes import Changes, DType, Use
     from .live.baseline import Baseline
 
 T = TypeVar("T")
@@ -22,11 +24,19 @@ Roles = Iterable["Role | str"]
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What `clear_file` did: the inventory before and after, and the file written (``None`` on a dry run)."""
+    """What `clear_file` did.
+
+    Attributes:
+        before: what the file held.
+        after: what the new one holds.
+        path: the file written; ``None`` on a dry run.
+        done: what was done besides dropping roles, in sentences.
+    """
 
     before: Inventory
     after: Inventory
     path: str | None
+    done: tuple[str, ...] = ()
 
     @property
     def freed(self) -> int:
@@ -153,21 +163,32 @@ def clear_file(
     in_place: bool = False,
     drop: Roles = (),
     keep: Roles = (),
+    use: Use | None = None,
+    unwrap: bool = False,
+    dtype: DType | None = None,
+    plain: bool = False,
     dry_run: bool = False,
     long_size: Literal[4, 8] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Cleared:
-    """Clears a file of what work left behind, in the layout it has.
+    """Clears a file of what work left behind, in the layout it has, or in that which the output's name asks for.
 
     The new file is written beside its place, flushed to the disk, read back and compared with the
     old one before it replaces anything. A crash at any moment leaves the old file or the new one.
 
     Args:
-        path: a Torch7 file, or a PyTorch checkpoint (zip).
-        output: the file to write.
+        path: a Torch7 file, or a checkpoint of PyTorch: ``.pt`` and the like, safetensors, the index of shards. It, and
+            the output, may be addresses (``s3://``, ``hf://``).
+        output: the file to write. A checkpoint's tensors go into a ``.safetensors`` file by the names of the state
+            dict; shards go into a folder, or into one file.
         in_place: replace ``path`` itself; needed where ``output`` is not given.
-        drop: roles to drop besides the default ones.
-        keep: default roles to leave.
+        drop: roles to drop besides the default ones; of a checkpoint also paths, with ``*`` as in names of files.
+        keep: default roles, or paths, to leave.
+        use: of a checkpoint's model and its averaged copy, the one to keep as the model: ``ema`` or ``model``.
+        unwrap: take the prefixes of wrappers (``module.``, ``_orig_mod.``) off the names of the state dict.
+        dtype: cast floating parameters to this type: ``float16``, ``bfloat16``, ``float32``. Buffers keep theirs.
+        plain: write plain values in place of namespaces, configurations, paths and NumPy's numbers, and of a pickled
+            module its state dict, so that ``torch.load(weights_only=True)`` reads the file.
         dry_run: write nothing, only say what would be.
         long_size: bytes of a C ``long`` in the file; found out unless given.
         progress: called now and then with the bytes written so far, and about how many there will be; when
@@ -176,7 +197,9 @@ def clear_file(
     Raises:
         ValueError: no output is given and ``in_place`` is not set, or ``output`` is ``path``; a word is no role.
         FormatError: the file is no whole file of these.
-        ClearstateError: what was written does not equal what was read; the old file is as it was.
+        NothingLeft: all that the file holds would go.
+        ClearstateError: what is asked for cannot be; or what was written does not equal what was read, and the old
+            file is as it was.
         OSError: a file cannot be read or written.
 
     >>> import tempfile, os
@@ -187,9 +210,7 @@ def clear_file(
     >>> report.freed == os.path.getsize(old) - os.path.getsize(new)
     True
     """
-    from .formats.atomic import replacing
-
-    dropped = roles_to_drop(drop, keep)
+    changes = _changes(drop, keep, use=use, unwrap=unwrap, dtype=dtype, plain=plain)
     name = os.fspath(path)
     target = name if in_place else None if output is None else os.fspath(output)
     if in_place and output is not None:
@@ -199,40 +220,99 @@ def clear_file(
     if target is not None and not in_place and os.path.exists(target) and os.path.samefile(name, target):
         raise ValueError(f"{target} is the input itself; to replace it, say in_place")
 
+    if is_remote(name) or (target is not None and is_remote(target)):
+        how = {"drop": drop, "keep": keep, "use": use, "unwrap": unwrap, "dtype": dtype, "plain": plain}
+        return _elsewhere(name, target, dry_run=dry_run, long_size=long_size, progress=progress, **how)
+
     file = open_path(name, long_size=long_size)
     door = door_of(file)
     before = door.inventory(file)
-    door.drop(file, dropped)
+    done = tuple(door.change(file, changes))
+    made = door.aimed(file, name if target is None else target)
     if target is None or dry_run:
-        return Cleared(before, door.inventory(file, door.size(file)), None)
+        return Cleared(before, door.inventory(made, door.size(made)), None, done)
 
-    def check(written: str) -> None:
-        old, new = door.reopen(name, file), door.reopen(written, file)
-        wrong = [str(d) for d in door.differences(old, new, ignoring=dropped)]
-        wrong += [f"{path}: was to be dropped" for path in door.left(new, dropped)]
+    def check(written: str, part: Any) -> None:
+        new = door.reopen(written, part)
+        old = door.reopen(name, file) if changes.only_roles and part is file else part
+        wrong = [str(d) for d in door.differences(old, new, ignoring=changes.drop)]
+        wrong += [f"{path}: was to be dropped" for path in door.left(new, changes)]
         if wrong:
             raise ClearstateError(f"{name} was not cleared: what was written differs from it: {wrong[0]}")
 
-    with replacing(target, check) as handle:
-        if progress is None:
-            door.save(file, handle)
-        else:
-            total = sum(entry.bytes for entry in before.entries if entry.role not in dropped)
-            door.save(file, cast(BinaryIO, _Watched(handle, progress, total)))
-            progress(total, total)
-    return Cleared(before, door.inventory(file, os.path.getsize(target)), target)
+    total = sum(entry.bytes for entry in before.entries if entry.role not in changes.drop)
+    watch = _Watch(progress, total)
+    door.write(made, target, check, watch)
+    if progress is not None:
+        progress(total, total)
+    return Cleared(before, door.inventory(made, door.written(made, target)), target, done)
+
+
+def _elsewhere(name: str, target: str | None, *, dry_run: bool, **how: Any) -> Cleared:
+    """The same where the file is elsewhere, or is to go there: on copies here."""
+    with ExitStack() as copies:
+        local = copies.enter_context(here(name))
+        place = target
+        if target is not None and is_remote(target):
+            place = None if dry_run else copies.enter_context(delivered(target))
+        done = clear_file(local, place, dry_run=dry_run, **how)
+    before, after = replace(done.before, source=name), replace(done.after, source=target or name)
+    return replace(done, before=before, after=after, path=None if dry_run else target)
+
+
+def _changes(drop: Roles, keep: Roles, **asked: Any) -> Changes:
+    """What is asked for: words that are roles, words that are paths, and the rest.
+
+    Raises:
+        ValueError: a choice there is not.
+    """
+    from .formats.changes import Changes, choices
+
+    roles, paths = zip(*(_sorted_out(words) for words in (drop, keep)), strict=True)
+    for option, known in choices().items():
+        if asked[option] not in (None, *known):
+            raise ValueError(f"{option} is one of {', '.join(known)}, not {asked[option]!r}")
+    return Changes(roles_to_drop(*roles), *paths, **asked)
+
+
+def _sorted_out(words: Roles) -> tuple[list[Role | str], tuple[str, ...]]:
+    """Words that name roles, and words that name paths: all others."""
+    known = {str(role) for role in Role}
+    given = list(words)
+    return [word for word in given if str(word) in known], tuple(str(word) for word in given if str(word) not in known)
+
+
+class _Watch:
+    """Gives, for each file that is written, one that tells how far all have come: before each large piece."""
+
+    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
+        self.progress = progress
+        self.total = total
+        self.before = 0
+        self.last: _Watched | None = None
+
+    def __call__(self, handle: BinaryIO) -> BinaryIO:
+        if self.progress is None:
+            return handle
+        if self.last is not None:
+            self.before += self.last.reached
+        self.last = _Watched(handle, self)
+        return cast(BinaryIO, self.last)
 
 
 class _Watched:
-    """A file being written that tells how far it has come whenever it is flushed: before each large piece."""
+    """A file being written that tells its `_Watch` how far it has come whenever it is flushed."""
 
-    def __init__(self, handle: BinaryIO, progress: Callable[[int, int], None], total: int) -> None:
+    def __init__(self, handle: BinaryIO, watch: _Watch) -> None:
         self.write = handle.write
         self.fileno = handle.fileno
+        self.reached = 0
         self._handle = handle
-        self._progress = progress
-        self._total = total
+        self._watch = watch
 
     def flush(self) -> None:
         self._handle.flush()
-        self._progress(min(os.lseek(self.fileno(), 0, os.SEEK_CUR), max(self._total - 1, 0)), self._total)
+        self.reached = os.lseek(self.fileno(), 0, os.SEEK_CUR)
+        watch = self._watch
+        assert watch.progress is not None
+        watch.progress(min(watch.before + self.reached, max(watch.total - 1, 0)), watch.total)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from dataclasses import replace
 from typing import Any, Literal
 
 from .errors import FormatError
 from .inventory import Inventory
+from .remote import here
 
 
 def inspect(what: Any, *, long_size: Literal[4, 8] | None = None) -> Inventory:
     """The `Inventory` of a file, an object graph, or a live module.
 
     Args:
-        what: the path of a Torch7 file or a PyTorch checkpoint, an object graph that `clearstate.formats.t7.load`
-            returned, or a module.
+        what: the path (or address: ``s3://``, ``hf://``) of a Torch7 file, of a checkpoint of PyTorch (also
+            safetensors, or the index of shards) or of a folder with such an index; an object graph that
+            `clearstate.formats.t7.load` returned; or a module.
         long_size: bytes of a C ``long`` in the file; found out unless given.
 
     Raises:
@@ -32,8 +35,10 @@ def inspect(what: Any, *, long_size: Literal[4, 8] | None = None) -> Inventory:
     from .formats import t7
 
     if isinstance(what, str | os.PathLike):
-        file = open_path(what, long_size=long_size)
-        return door_of(file).inventory(file)  # type: ignore[no-any-return]
+        with here(what) as path:
+            file = open_path(path, long_size=long_size)
+            held: Inventory = door_of(file).inventory(file)
+            return replace(held, source=os.fspath(what))
     if isinstance(what, t7.Object | t7.Table | t7.Tensor | t7.Storage | t7.Function):
         return t7.inspect(what, getattr(what, "typename", "table"))
     if is_module(what):
@@ -56,20 +61,45 @@ def is_module(value: Any) -> bool:
 
 
 def open_path(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None = None) -> Any:
-    """Opens a Torch7 file or a PyTorch checkpoint; a file of another kind is named for what it is."""
+    """Opens a file, or a folder of shards, by what its bytes say; one of another kind is named for what it is."""
     from .formats import t7
 
+    name = os.fspath(path)
+    if not os.path.isdir(name):
+        try:
+            return t7.open_file(name, long_size=long_size)
+        except FormatError as error:
+            wrong = error
+    else:
+        wrong = FormatError("a file, or a folder with the index of a model's shards", "another folder", path=name)
+
+    from .formats.kinds import kind_of
+    from .formats.sniff import refuse, sniff
+
+    kind = kind_of(name) if sniff(name).whole else None
+    if kind is None or kind == "t7":
+        raise refuse(name) or wrong
+    from .formats.pt import door
+
+    return door.open_as(name, kind)
+
+
+def shards(path: str | os.PathLike[str]) -> list[str]:
+    """The names of the files that an index of shards names; none where the file is no such index, or makes no sense.
+
+    >>> shards("config.json")
+    []
+    """
+    from .formats.kinds import INDEX
+
+    if not INDEX.fullmatch(os.path.basename(path)):
+        return []
+    from .formats.pt.sharded import shard_names
+
     try:
-        return t7.open_file(path, long_size=long_size)
-    except FormatError as error:
-        from .formats import sniff
-
-        kind = sniff.sniff(path)
-        if kind.name == "pytorch-zip" and kind.whole:
-            from .formats import pt
-
-            return pt.open_zip(os.fspath(path))
-        raise sniff.refuse(path) or error from None
+        return shard_names(os.fspath(path))
+    except (FormatError, OSError):
+        return []
 
 
 def door_of(file: Any) -> Any:

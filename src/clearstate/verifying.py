@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .errors import ClearstateError
 from .inspecting import door_of, is_module, open_path
+from .remote import here
 from .roles import MODEL
 
 if TYPE_CHECKING:
@@ -40,8 +42,9 @@ def verify(a: Any, b: Any) -> Verdict:
     What work leaves behind is not compared, so a file equals its cleared self. Every element is compared bit for bit.
 
     Args:
-        a: the path of a Torch7 file or a PyTorch checkpoint, an object graph, or a module of `clearstate.nn`.
-        b: the same, of any variant of the format.
+        a: the path of a Torch7 file or of a checkpoint of PyTorch, an object graph, or a module of `clearstate.nn`.
+        b: the same. Of checkpoints in different formats (``.pt`` and safetensors, one file and shards) the tensors of
+            the state dict are compared by name.
 
     Raises:
         FormatError: a file is no whole file of these.
@@ -55,20 +58,21 @@ def verify(a: Any, b: Any) -> Verdict:
     >>> bool(verify(a, a))
     True
     """
-    first, second = _opened(a), _opened(b)
-    door = door_of(first)
-    if door_of(second) is not door:
-        raise ClearstateError("a Torch7 file and a PyTorch checkpoint: only models of one kind are compared")
-    found = door.differences(first, second)
+    with ExitStack() as fetched:
+        first, second = (_opened(what, fetched) for what in (a, b))
+        door = door_of(first)
+        if door_of(second) is not door:
+            raise ClearstateError("a Torch7 file and a PyTorch checkpoint: only models of one kind are compared")
+        found = door.differences(first, second)
     return Verdict(tuple(_of(found, model=True)), tuple(_of(found, model=False)))
 
 
-def _opened(what: Any) -> Any:
+def _opened(what: Any, fetched: ExitStack) -> Any:
     """A file opened; an object graph or a module as if it came from one."""
     from .formats import t7
 
     if isinstance(what, str | os.PathLike):
-        return open_path(what)
+        return open_path(fetched.enter_context(here(what)))
     if is_module(what):
         from .nn.t7 import to_graph
 

@@ -76,6 +76,11 @@ GONE = {
 }
 
 
+def cleared(file: pt.File) -> pt.File:
+    pt.clear(file)
+    return file
+
+
 def written(file: pt.File, path: Path) -> Path:
     with open(path, "wb") as handle:
         pt.write_zip(file, handle)
@@ -86,7 +91,7 @@ def written(file: pt.File, path: Path) -> Path:
 def test_optimizer_and_training_state_go_and_every_key_of_the_model_stays(layout: str, tmp_path: Path) -> None:
     old = checkpoint(layout)
     torch.save(old, tmp_path / "old.pt")
-    file = pt.clear(pt.open_zip(str(tmp_path / "old.pt")))
+    file = cleared(pt.open_zip(str(tmp_path / "old.pt")))
     assert pt.not_cleared(file) == []
     new = torch.load(written(file, tmp_path / "new.pt"), weights_only=False)
     assert set(old) - set(new) == GONE[layout]
@@ -107,7 +112,7 @@ def test_views_of_a_big_storage_keep_what_they_see(tmp_path: Path) -> None:
     torch.save(old, tmp_path / "old.pt")
     file = pt.open_zip(str(tmp_path / "old.pt"))
     assert pt.inspect_file(file).by_role()[Role.SLACK] > 399_000
-    new = torch.load(written(pt.clear(file), tmp_path / "new.pt"))
+    new = torch.load(written(cleared(file), tmp_path / "new.pt"))
     assert all(torch.equal(new[name], old[name]) for name in old)
     assert new["b"].data_ptr() - new["a"].data_ptr() == 20, "overlapping views overlap as before"
     assert os.path.getsize(tmp_path / "new.pt") < 5_000
@@ -124,7 +129,7 @@ def test_a_pickled_module_gives_its_state_dict_and_is_written_back_as_it_was(tmp
     roles = pt.inspect_file(file)
     assert {entry.path for entry in roles.select(Role.BUFFER)} >= {"norm.running_mean", "norm.running_var"}
     assert any("would import and call tests.pt.test_clear.Net" in note for note in roles.notes)
-    again = torch.load(written(pt.clear(file), tmp_path / "new.pt"), weights_only=False)
+    again = torch.load(written(cleared(file), tmp_path / "new.pt"), weights_only=False)
     x = torch.randn(5, 3)
     assert torch.equal(again.eval()(x), net.eval()(x))
 
@@ -149,7 +154,9 @@ def test_nothing_is_left_silently_of_a_file_that_is_an_optimizer(tmp_path: Path)
 def test_averaged_copies_are_always_named(tmp_path: Path) -> None:
     torch.save(checkpoint("timm"), tmp_path / "old.pt")
     notes = pt.inspect_file(pt.open_zip(str(tmp_path / "old.pt"))).notes
-    assert "state_dict_ema is an averaged copy of the model (EMA): both are kept" in notes
+    assert (
+        "state_dict_ema is an averaged copy of the model (EMA): both stay; --use ema or --use model keeps one" in notes
+    )
 
 
 def test_what_a_hostile_pickle_would_call_is_told_and_never_called(tmp_path: Path) -> None:
@@ -162,5 +169,5 @@ def test_what_a_hostile_pickle_would_call_is_told_and_never_called(tmp_path: Pat
     torch.save({"w": torch.ones(2), "x": Attack()}, tmp_path / "attack.pt")
     file = pt.open_zip(str(tmp_path / "attack.pt"))
     assert any(note.startswith("DANGEROUS: torch.load would call posix.system") for note in pt.inspect_file(file).notes)
-    written(pt.clear(file), tmp_path / "new.pt")
+    written(cleared(file), tmp_path / "new.pt")
     assert not marker.exists()

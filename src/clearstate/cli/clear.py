@@ -1,39 +1,23 @@
-"""``clearstate clear``: drops what work left behind, and says what went, byte for byte."""
+"""``clearstate clear``: drops what work left behind, from one file or from many at a time."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple
+from collections.abc import Iterable
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
 import clearstate as cs
+from clearstate import many
+from clearstate.remote import is_remote
 
-from .drawing import Exit, Line, Part, Screen, clean, complain, counted, fit, percent, say, screen, wrapped
-from .files import Found, find, is_many, long_size, readable, sentence
+from .drawing import Exit, complain, say, screen
+from .files import bytes_of, long_size, readable, sentence
+from .jobs import Job, plan
 from .meter import Meter
-
-REBUILD = """\
-local p, g = net:parameters(); local z = {}
-for i, w in ipairs(p) do
-  local s = w:storage(); local k = torch.pointer(s)
-  z[k] = z[k] or w.new(s:size()):zero()
-  g[i]:set(z[k]:storage(), w:storageOffset(), w:size(), w:stride())
-end"""
-"""Lua that gives every parameter its gradient again, laid out and shared as the parameters are."""
-
-NAMED = (cs.Role.OPTIMIZER, cs.Role.TRAINING, cs.Role.COPY)
-"""Roles that a person may miss: what went is named."""
-
-
-class Job(NamedTuple):
-    """A file to clear, and where the cleared one goes; ``None`` on a dry run."""
-
-    path: str
-    target: str | None
+from .summary import Tally, row, summary
 
 
 def clear(
@@ -41,18 +25,39 @@ def clear(
     output: Annotated[
         str | None,
         typer.Option(
-            "--output", "-o", metavar="FILE|DIR", help="The file to write, or replace; a folder for more than one."
+            "--output",
+            "-o",
+            metavar="FILE|DIR",
+            help="The file to write, or replace; a folder for more than one. A name that ends in .safetensors "
+            "gets the state dict of a checkpoint.",
         ),
     ] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Replace the files themselves.")] = False,
     drop: Annotated[
         list[str] | None,
-        typer.Option("--drop", metavar="ROLE", help="Drop this too: gradient, code."),
+        typer.Option("--drop", metavar="ROLE|PATH", help="Drop this too: gradient, code, or '*.head.*' by its path."),
     ] = None,
     keep: Annotated[
         list[str] | None,
-        typer.Option("--keep", metavar="ROLE", help="Keep this: transient, slack, optimizer, training, copy."),
+        typer.Option(
+            "--keep", metavar="ROLE|PATH", help="Keep this: transient, slack, optimizer, training, copy, or a path."
+        ),
     ] = None,
+    use: Annotated[
+        str | None,
+        typer.Option("--use", metavar="ema|model", help="Of the model and its averaged copy, the one to keep."),
+    ] = None,
+    unwrap: Annotated[
+        bool, typer.Option("--unwrap", help="Take the prefixes of wrappers (module., _orig_mod.) off the names.")
+    ] = False,
+    dtype: Annotated[
+        str | None,
+        typer.Option("--dtype", metavar="TYPE", help="Cast floating parameters: float16, bfloat16, float32."),
+    ] = None,
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="Plain values in place of objects, so that weights_only=True loads the file."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, say what would be.")] = False,
     transient: Annotated[
         list[str] | None,
@@ -63,96 +68,76 @@ def clear(
     longs: Annotated[
         str | None, typer.Option("--long-size", metavar="4|8", help="Bytes of a C long; found out unless given.")
     ] = None,
+    jobs_: Annotated[
+        str | None,
+        typer.Option("--jobs", "-j", metavar="N", help="Files at a time; by their sizes unless given."),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", metavar="ADDRESS", help="Work on a Dask cluster: the scheduler's tcp://host:port."),
+    ] = None,
 ) -> None:
     """Write files again without what work left behind.
 
     Outputs, input gradients, work buffers, optimizer state and bytes that no tensor sees go; the model
     stays bit for bit what it was. What is written is read back and compared before it replaces anything.
 
-    FILE: Torch7 files, PyTorch checkpoints, folders (with all in them) and quoted patterns.
+    FILE: files of Torch7, PyTorch and safetensors, indexes of shards, folders (with all in them),
+    quoted patterns, and addresses (s3://..., hf://...).
     """
-    size = long_size(longs)
-    dropping, keeping = _roles(drop or (), "--drop"), _roles(keep or (), "--keep")
-    for role in dropping & keeping:
-        raise cs.ClearstateError(f"{role} is in --drop and in --keep: say one of them")
-    for declaration in transient or ():
-        declare(declaration)
+    for text in transient or ():
+        declare(text)
+    asked: dict[str, Any] = {"use": use, "unwrap": unwrap, "dtype": dtype, "plain": plain}
+    asked |= {"drop": drop or [], "keep": keep or [], "long_size": long_size(longs)}
+    dropping = _roles(asked["drop"], asked["keep"])
     jobs = plan(files, output, in_place=in_place, dry_run=dry_run)
+    calls = [_call(job, output, in_place=in_place, dry_run=dry_run, asked=asked) for job in jobs]
+    processes = _count(jobs_) or many.processes_for([bytes_of(job.path) for job in jobs])
     tally = Tally()
     on = screen()
     with Meter([job.path for job in jobs]) as meter:
-        for job in jobs:
-            meter.begin(job.path)
-            try:
-                if job.target is not None and output is not None and job.target != output:
-                    os.makedirs(os.path.dirname(job.target), exist_ok=True)
-                done = cs.clear_file(
-                    readable(job.path),
-                    None if in_place else job.target,
-                    in_place=in_place,
-                    drop=dropping,
-                    keep=keeping,
-                    dry_run=dry_run,
-                    long_size=size,
-                    progress=meter.at,
-                )
-            except Exception as error:
+        alone = processes == 1 and dask is None
+        outcomes = many.each(
+            partial(cleared, progress=meter.at) if alone else cleared,
+            calls,
+            processes=processes,
+            dask=dask,
+            before=[(declare, (text,)) for text in transient or ()],
+            begin=(lambda number: meter.begin(jobs[number].path)) if alone else None,
+        )
+        for outcome in outcomes:
+            job, error = jobs[outcome.number], outcome.error
+            if not alone:
+                meter.done(job.path)
+            if isinstance(error, cs.NothingLeft) and job.sought:
+                tally.left_out.append((job.path, error))
+            elif error is not None:
                 tally.failed += 1
                 with meter.aside():
                     complain(sentence(error, writing=_writing(error, job, in_place)))
-                continue
-            tally.add(job, done, several=len(jobs) > 1)
-            if len(jobs) > 1:
-                with meter.aside():
-                    say([_row(job, done, on)])
-    if tally.files:
+            else:
+                tally.add(job, outcome.value, several=len(jobs) > 1)
+                if len(jobs) > 1:
+                    with meter.aside():
+                        say([row(job, outcome.value, on)])
+    if tally.files or tally.left_out:
         say(summary(tally, on, dropping, dry_run=dry_run))
     if tally.failed:
         raise typer.Exit(Exit.REFUSED)
 
 
-def plan(arguments: Sequence[str], output: str | None, *, in_place: bool, dry_run: bool) -> list[Job]:
-    """What to clear, and where to.
-
-    Raises:
-        ClearstateError: the arguments do not say where to, or two files would take one place, or one that of an input.
-    """
-    if in_place and output is not None:
-        raise cs.ClearstateError("give -o or --in-place, not both")
-    if output is None and not in_place and not dry_run:
-        raise cs.ClearstateError(
-            "say where the cleared file goes: -o FILE, or --in-place to replace the old one; --dry-run writes nothing"
-        )
-    folder = output is not None and (os.path.isdir(output) or output.endswith(("/", os.sep)))
-    found = find(arguments, outside=output if folder else None)
-    if output is None or dry_run:
-        return [Job(file.path, file.path if in_place and not dry_run else None) for file in found]
-    if folder or len(found) > 1 or any(map(is_many, arguments)):
-        if os.path.lexists(output) and not os.path.isdir(output):
-            raise cs.ClearstateError(f"more than one file can come, so -o {output} must be a folder, and it is a file")
-        return _into(output, found)
-    above = os.path.dirname(output)
-    if above and not os.path.isdir(above):
-        raise cs.ClearstateError(f"cannot write {output}: there is no folder {above}")
-    return _apart([Job(found[0].path, output)])
+def cleared(path: str, folder: str | None, progress: Any = None, **how: Any) -> cs.Cleared:
+    """Clears one file; makes the folder that it goes into."""
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    return cs.clear_file(readable(path), progress=progress, **how)
 
 
-def _into(folder: str, found: Iterable[Found]) -> list[Job]:
-    return _apart([Job(file.path, os.path.join(folder, file.relative)) for file in found])
-
-
-def _apart(jobs: list[Job]) -> list[Job]:
-    inputs = {os.path.realpath(job.path) for job in jobs}
-    taken: dict[str, str] = {}
-    for job in jobs:
-        assert job.target is not None
-        place = os.path.realpath(job.target)
-        if place in inputs:
-            raise cs.ClearstateError(f"{job.target} is itself to be cleared; write elsewhere, or say --in-place")
-        if (other := taken.setdefault(place, job.path)) != job.path:
-            both = f"{other} and {job.path} would both become {job.target}"
-            raise cs.ClearstateError(f"{both}; clear the folder that holds them instead")
-    return jobs
+def _call(job: Job, output: str | None, *, in_place: bool, dry_run: bool, asked: dict[str, Any]) -> dict[str, Any]:
+    inside = job.target is not None and output is not None and job.target != output and not is_remote(job.target)
+    folder = os.path.dirname(str(job.target)) if inside else None
+    target = None if in_place else job.target
+    return {"path": job.path, "folder": folder, "output": target, "in_place": in_place, "dry_run": dry_run, **asked}
 
 
 def _writing(error: Exception, job: Job, in_place: bool) -> str | None:
@@ -163,17 +148,28 @@ def _writing(error: Exception, job: Job, in_place: bool) -> str | None:
     return None if read else job.target
 
 
-def _roles(words: Iterable[str], option: str) -> frozenset[cs.Role]:
-    roles = set()
-    for word in words:
-        if word not in {str(role) for role in cs.Role}:
-            usable = (str(role) for role in cs.Role if role.droppable)
-            raise cs.ClearstateError(f"{option} {word}: there is no such role; there are {', '.join(usable)}")
-        role = cs.Role(word)
-        if option == "--drop" and not role.droppable:
-            raise cs.ClearstateError(f"--drop {word}: this is part of the model and never goes")
-        roles.add(role)
-    return frozenset(roles)
+def _count(given: str | None) -> int | None:
+    if given is None:
+        return None
+    if not given.isdecimal() or not int(given):
+        raise cs.ClearstateError(f"--jobs is a number of files at a time, not {given}")
+    return int(given)
+
+
+def _roles(drop: Iterable[str], keep: Iterable[str]) -> frozenset[cs.Role]:
+    """The roles among the words after ``--drop``; the others are paths.
+
+    Raises:
+        ClearstateError: a role that never goes, or that is to go and to stay.
+    """
+    known = {str(role): role for role in cs.Role}
+    dropping, keeping = (frozenset(known[word] for word in words if word in known) for words in (drop, keep))
+    for role in dropping:
+        if not role.droppable:
+            raise cs.ClearstateError(f"--drop {role}: this is part of the model and never goes")
+        if role in keeping:
+            raise cs.ClearstateError(f"{role} is in --drop and in --keep: say one of them")
+    return dropping
 
 
 def declare(text: str) -> None:
@@ -207,105 +203,3 @@ def declare(text: str) -> None:
         if role is not cs.Role.TRANSIENT and known not in fields:
             roles[str(role)] = f"{roles.get(str(role), '')} {known}"
     catalog.register(name, transient={**catalog.UNDECLARED.transient, **left}, **roles)
-
-
-@dataclass(slots=True)
-class Tally:
-    """What came of all files together."""
-
-    files: list[Job] = field(default_factory=list)
-    failed: int = 0
-    size_before: int = 0
-    size_after: int = 0
-    before: Counter[cs.Role] = field(default_factory=Counter)
-    after: Counter[cs.Role] = field(default_factory=Counter)
-    named: dict[cs.Role, list[str]] = field(default_factory=dict)
-    unknown: list[str] = field(default_factory=list)
-    notes: dict[str, None] = field(default_factory=dict)
-
-    def add(self, job: Job, done: cs.Cleared, *, several: bool) -> None:
-        """Counts one file."""
-        self.files.append(job)
-        self.size_before += done.before.size
-        self.size_after += done.after.size
-        after = done.after.by_role()
-        self.before.update(done.before.by_role())
-        self.after.update(after)
-        self.notes.update(dict.fromkeys(done.before.notes))
-        for role in NAMED:
-            if not after.get(role):
-                self.named.setdefault(role, []).extend(_names(job, done.before, role, several))
-        self.unknown.extend(_names(job, done.after, cs.Role.UNKNOWN, several))
-
-
-def _names(job: Job, inventory: cs.Inventory, role: cs.Role, several: bool) -> list[str]:
-    """The pieces of a role by name, the largest first."""
-    pieces = sorted((entry for entry in inventory.select(role) if entry.bytes), key=lambda entry: -entry.bytes)
-    names = [entry.path or entry.type for entry in pieces]
-    return [f"{job.path}: {name}" for name in names] if several else names
-
-
-def _row(job: Job, done: cs.Cleared, on: Screen) -> Line:
-    from clearstate.inventory import size_text
-
-    sizes = f"  {size_text(done.before.size):>8} → {size_text(done.after.size):>8}  "
-    name = clean(job.path)
-    return [Part(sizes), Part(name if len(name) <= on.width - len(sizes) else fit(name, on.width - len(sizes)))]
-
-
-def summary(tally: Tally, on: Screen, dropping: Iterable[cs.Role], *, dry_run: bool) -> list[Line]:
-    """What `clear` prints at its end: bytes before and after, by role, and what to know besides."""
-    from clearstate.inventory import size_text
-
-    lines = _title(tally, dry_run)
-    lines.append([Part(f"  {'':<10} {'before':>10} {'after':>10}", "faint")])
-    for role, count in tally.before.most_common():
-        left = tally.after[role]
-        style = "goes" if left < count and role is not cs.Role.METADATA else ""
-        lines.append([Part(f"  {role!s:<10} {size_text(count):>10} {size_text(left) if left else '-':>10}", style)])
-    freed = tally.size_before - tally.size_after
-    saved = f"{size_text(freed)} less ({percent(freed, tally.size_before)})" if freed > 0 else "nothing to clear"
-    sizes = f"{size_text(tally.size_before):>10} {size_text(tally.size_after):>10}"
-    lines.append([Part(f"  {counted(len(tally.files), 'file'):<10} {sizes}", "strong"), Part(f"   {saved}", "stays")])
-    return [*lines, *_besides(tally, on, frozenset(dropping))]
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
-
-
-def _title(tally: Tally, dry_run: bool) -> list[Line]:
-    job = tally.files[0]
-    if len(tally.files) + tally.failed == 1:
-        where = f" → {job.target}" if job.target is not None and job.target != job.path else ""
-        dry = " (dry run: nothing was written)" if dry_run else ""
-        return [[Part(job.path, "strong"), Part(where), Part(dry, "faint")]]
-    failed = f", {tally.failed} could not be" if tally.failed else ""
-    verb = "would be cleared (dry run: nothing was written)" if dry_run else "cleared"
-    return [[], [Part(f"{counted(len(tally.files), 'file')} {verb}{failed}", "strong")]]
-
-
-def _besides(tally: Tally, on: Screen, dropping: frozenset[cs.Role]) -> list[Line]:
-    from clearstate.inventory import size_text
-
-    from .inspect import GLOSS
-
-    lines: list[Line] = []
-    for role, names in tally.named.items():
-        if names:
-            text = f"Dropped {GLOSS[str(role)]}: {_some(names)}; --keep {role} leaves it."
-            lines += wrapped(text, on.width, "", "  ")
-    if tally.unknown:
-        lines += wrapped(f"Kept, since nobody declared what they are: {_some(tally.unknown)}.", on.width, "", "  ")
-    if cs.Role.GRADIENT in dropping and tally.before[cs.Role.GRADIENT]:
-        text = "The gradients went. The model runs without; to train it, Torch7 needs gradWeight and gradBias rebuilt:"
-        lines += wrapped(text, on.width)
-        lines += ([Part(f"  {lua}", "command")] for lua in REBUILD.splitlines())
-    elif left := tally.after[cs.Role.GRADIENT]:
-        lines.append([Part(f"Gradients of weights stay, {size_text(left)}: --drop gradient drops them too.")])
-    for note in list(tally.notes)[:8]:
-        lines += wrapped(note, on.width, "note: ", "      ")
-    if len(tally.notes) > 8:
-        more = counted(len(tally.notes) - 8, "more note")
-        lines.append([Part(f"      … {more}: clearstate inspect --all", "faint")])
-    return [[], *lines] if lines else []

@@ -6,11 +6,15 @@ import glob
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 import clearstate as cs
+from clearstate.inspecting import shards
+from clearstate.remote import found as remote_files
+from clearstate.remote import is_remote
 
-SUFFIXES = (".t7", ".pt", ".pth", ".ckpt")
+SUFFIXES = (".t7", ".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 """What files of models are called, in a folder."""
 
 
@@ -41,7 +45,11 @@ def find(arguments: Iterable[str], *, outside: str | None = None) -> list[Found]
 def _named(argument: str, outside: str | None) -> Iterator[Found]:
     if not argument:
         raise cs.ClearstateError("one of the names is empty: no file is called that")
-    if os.path.isdir(argument):
+    if is_remote(argument):
+        base = _fixed_folder(argument) if glob.has_magic(argument) else argument
+        for address in remote_files(argument, SUFFIXES):
+            yield Found(address, address.removeprefix(base).lstrip("/") or os.path.basename(address))
+    elif os.path.isdir(argument):
         yield from _below(argument, argument, outside)
     elif os.path.lexists(argument) or not glob.has_magic(argument):
         yield Found(argument, os.path.basename(argument))
@@ -60,6 +68,8 @@ def _named(argument: str, outside: str | None) -> Iterator[Found]:
 
 def is_many(argument: str) -> bool:
     """Whether an argument can stand for more than one file."""
+    if is_remote(argument):
+        return glob.has_magic(argument) or argument.endswith("/")
     return os.path.isdir(argument) or (glob.has_magic(argument) and not os.path.lexists(argument))
 
 
@@ -68,15 +78,22 @@ def _below(folder: str, base: str, outside: str | None) -> Iterator[Found]:
     none = True
     for place, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(f for f in folders if os.path.realpath(os.path.join(place, f)) != skipped)
+        indexes, parts = _sharded(place, names)
         for name in sorted(names):
-            if name.lower().endswith(SUFFIXES):
+            if name in indexes or (name.lower().endswith(SUFFIXES) and name not in parts):
                 none = False
                 path = os.path.join(place, name)
                 yield Found(path, os.path.relpath(path, base))
     if none:
-        raise cs.ClearstateError(
-            f"{folder} holds no .t7, .pt, .pth or .ckpt file; name the files if they are called otherwise"
-        )
+        known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+        raise cs.ClearstateError(f"{folder} holds no {known} file; name the files if they are called otherwise")
+
+
+def _sharded(place: str, names: Iterable[str]) -> tuple[set[str], set[str]]:
+    """The indexes of shards in a folder, and the shards: they are read and written through their index."""
+    found = {name: shards(os.path.join(place, name)) for name in names if name.endswith(".json")}
+    indexes = {name for name, parts in found.items() if parts}
+    return indexes, {part for parts in found.values() for part in parts}
 
 
 def _refuse(error: OSError) -> None:
@@ -98,12 +115,21 @@ def readable(path: str) -> str:
         ClearstateError: it is something else.
         OSError: there is nothing, or nothing that may be looked at.
     """
+    if is_remote(path):
+        return path
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
         raise cs.ClearstateError(f"{path} is a directory, not a file")
     if not stat.S_ISREG(mode):
         raise cs.ClearstateError(f"{path} is a pipe or a device; save what it gives in a file first")
     return path
+
+
+def bytes_of(path: str) -> int:
+    """The size of a file; 0 where it cannot be told."""
+    with suppress(OSError):
+        return 0 if is_remote(path) else os.path.getsize(path)
+    return 0
 
 
 def long_size(given: str | None) -> Literal[4, 8] | None:

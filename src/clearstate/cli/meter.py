@@ -6,11 +6,12 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .drawing import clean, writable
+from .files import bytes_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -23,7 +24,7 @@ class Meter:
     """Counts bytes of the input files as they are done."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self._sizes = {path: _size(path) for path in paths}
+        self._sizes = {path: bytes_of(path) for path in paths}
         self._done = 0
         self._current = 0
         self._name = ""
@@ -52,6 +53,13 @@ class Meter:
         """The file whose turn it is; the one before is done."""
         self._done += self._current
         self._current = self._sizes.get(path, 0)
+        self._name = writable(clean(os.path.basename(path)), sys.stderr) if self._seen else ""
+        self._draw(0.0, self._name)
+
+    def done(self, path: str) -> None:
+        """A file that was worked on elsewhere is done."""
+        self._current = 0
+        self._done += self._sizes.get(path, 0)
         self._name = writable(clean(os.path.basename(path)), sys.stderr) if self._seen else ""
         self._draw(0.0, self._name)
 
@@ -89,9 +97,3 @@ class Meter:
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
             self._task = self._bar.add_task(self._name, total=max(sum(self._sizes.values()), 1), completed=self._done)
             self._bar.start()
-
-
-def _size(path: str) -> int:
-    with suppress(OSError):
-        return os.path.getsize(path)
-    return 0

@@ -47,15 +47,15 @@ class Kind:
     whole: bool = True
 
 
-_READS = "clearstate reads Torch7's .t7 files"
-_TORCH = f"{_READS}; this one opens with torch.load in PyTorch."
+_READS = "clearstate reads files of Torch7, of PyTorch and of safetensors"
+_OURS = "clearstate reads it."
 _ADDRESS = "It came in place of the file: check the address, and whether it asks for a login, and download again."
 _NOT_WHOLE = "Download it again: this one is not whole."
 _MODEL = "Give the model's own file."
 _SAVED = "It builds a model and holds none: give the .t7 file that torch.save wrote."
 
 KINDS: dict[str, tuple[str, str]] = {
-    "t7": ("a Torch7 file", "clearstate reads it."),
+    "t7": ("a Torch7 file", _OURS),
     "empty": ("an empty file", "Download or copy it again: not one byte arrived."),
     "zeros": ("a file of zeros only", "Download or copy it again: its space was set aside and never filled."),
     "folder": ("a folder", "Give the files in it."),
@@ -67,14 +67,14 @@ KINDS: dict[str, tuple[str, str]] = {
     "git-annex": ("a git-annex pointer, not the file itself", "Run `git annex get` on it in its repository."),
     "html": ("an HTML page{title}", _ADDRESS),
     "web-error": ("a web server's answer ({text})", _ADDRESS),
-    "pytorch-zip": ("a PyTorch checkpoint (zip)", _TORCH),
-    "pytorch-legacy": ("a PyTorch checkpoint (from before 1.6)", _TORCH),
-    "pytorch-tar": ("a PyTorch checkpoint (from before 0.2)", _TORCH),
-    "torchscript": ("a TorchScript program", f"{_READS}; this one opens with torch.jit.load in PyTorch."),
+    "pytorch-zip": ("a PyTorch checkpoint (zip)", _OURS),
+    "pytorch-legacy": ("a PyTorch checkpoint (from before 1.6)", _OURS),
+    "pytorch-tar": ("a PyTorch checkpoint (from before 0.2)", _OURS),
+    "torchscript": ("a TorchScript program", _OURS),
     "pytorch-export": ("a program saved by torch.export", f"{_READS}; this one opens with torch.export.load."),
-    "pickle": ("a Python pickle", f"{_READS}. Loading a pickle runs what it says: do so only if you trust its source."),
-    "safetensors": ("a safetensors file", f"{_READS}; this one opens with the safetensors package."),
-    "safetensors-index": ("the index of a model in several safetensors files", "Give the files that it names."),
+    "pickle": ("a Python pickle", f"{_OURS[:-1]}, and runs nothing in it."),
+    "safetensors": ("a safetensors file", _OURS),
+    "safetensors-index": ("the index of a model in several safetensors files", _OURS),
     "hdf5": ("an HDF5 file (Keras, MATLAB 7.3, ...)", f"{_READS}; this one opens with the h5py package."),
     "keras": ("a Keras model (zip)", f"{_READS}; this one opens with keras.models.load_model."),
     "onnx": ("an ONNX model", f"{_READS}; this one opens with the onnx package."),
@@ -175,7 +175,7 @@ def sniff_bytes(data: bytes) -> Kind:
 
 
 def refuse(path: str | os.PathLike[str]) -> WrongFormat | None:
-    """Why a file that did not read as Torch7's is none; ``None`` if it may be one all the same, or nobody knows.
+    """Why a file that no reader took is none for them; ``None`` if nobody knows.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp(), "net.t7")

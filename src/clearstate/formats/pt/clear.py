@@ -2,39 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from ...errors import ClearstateError
-from ...roles import DROPPED_BY_DEFAULT, Role
+from ...errors import ClearstateError, NothingLeft
+from ...roles import Role
+from ..changes import Changes, matches
 from ..coverage import cover
+from .averages import choose
+from .casting import cast
 from .file import File
 from .layouts import role_by_structure
+from .models import main_model
 from .objects import Storage, Tensor, Value, view_of, walk
-from .survey import survey
+from .plain import make_plain
+from .prefixes import unwrap
+from .survey import DEFAULT, Going, survey
 
 
-def clear(file: File, drop: Collection[Role] = DROPPED_BY_DEFAULT) -> File:
-    """Drops roles from an opened checkpoint, in place, and returns it. The file it came from is not touched.
+def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
+    """Takes what is to go out of an opened checkpoint, in place, and changes what is asked for besides.
 
-    Every key of the model's state dict stays, as do epochs, names and configurations.
+    Every key of the model's state dict stays, as do epochs, names and configurations, unless a pattern names them.
+    The file it came from is not touched.
+
+    Returns:
+        What was done besides dropping roles, in sentences.
 
     Raises:
-        ClearstateError: nothing would be left: the file is an optimizer's or a scheduler's state alone.
+        NothingLeft: the file is an optimizer's or a scheduler's state alone.
+        ClearstateError: what is asked for is not there, or cannot be.
     """
-    whole = role_by_structure(file.root)
-    if whole in drop:
-        raise ClearstateError(f"{file.path} is {whole} state and nothing else: nothing would be left of it")
-    for place in survey(file.root).places:
-        if place.role in drop:
-            place.table.pop(place.key, None)
-    if Role.SLACK in drop:
+    going = survey(file.root, changes).going
+    if role_by_structure(file.root) in changes.drop or (going and len(going) == _entries(file.root, going)):
+        whole = role_by_structure(file.root) or going[0].role
+        raise NothingLeft(f"{file.path} is {whole} state and nothing else: nothing would be left of it")
+    _check_patterns(going, changes)
+    for entry in going:
+        entry.table.pop(entry.key, None)
+    done = [f"{entry.path} went, as asked" for entry in going if entry.role not in changes.drop]
+    if changes.use is not None:
+        done.append(choose(file.root, changes.use))
+    if changes.plain:
+        file.root, names = make_plain(file.root)
+        file.protocol = 2
+        if names:
+            done.append(f"plain values stand for {', '.join(names)}")
+    if changes.unwrap:
+        count = unwrap(main_model(file.root)[1])
+        done.append(f"{count} names lost the prefix of a wrapper")
+    if Role.SLACK in changes.drop:
         compact(file.root)
-    return file
+    if changes.dtype is not None:
+        count = cast(file.root, changes.dtype)
+        done.append(f"{count} parameters were cast to {changes.dtype}")
+    return done
 
 
-def not_cleared(file: File, drop: Collection[Role] = DROPPED_BY_DEFAULT) -> list[str]:
+def _entries(root: Value, going: list[Going]) -> int:
+    """How many entries the root has, if those that go are all of the root's own."""
+    own = isinstance(root, dict) and all(entry.table is root for entry in going)
+    return len(root) if own else -1
+
+
+def _check_patterns(going: list[Going], changes: Changes) -> None:
+    paths = [entry.path for entry in going]
+    for pattern in changes.dropped:
+        if not any(matches(path, pattern) for path in paths):
+            raise ClearstateError(f"nothing here is called {pattern}; clearstate inspect --all shows the paths")
+
+
+def not_cleared(file: File, changes: Changes = DEFAULT) -> list[str]:
     """Paths of what `clear` would still take away."""
-    return [place.path for place in survey(file.root).places if place.role in drop]
+    return [entry.path for entry in survey(file.root, changes).going]
 
 
 def compact(root: Value) -> None:

@@ -12,7 +12,7 @@ from ...roles import Role
 from ..coverage import cover
 from ..differences import Difference, numbers_differ, same_numbers
 from .file import File
-from .layouts import is_module, main_model, tensor_in
+from .models import state_dict
 from .objects import ABSENT, NUMPY, Global, Ordered, Storage, Stub, Tensor, Value, is_in_order, view_of
 from .survey import survey
 
@@ -20,40 +20,20 @@ from .survey import survey
 def compare(a: File, b: File, ignoring: Collection[Role] = ()) -> list[Difference]:
     """The differences between two checkpoints, in the order they are met; empty where they are the same.
 
-    Entries of the roles in ``ignoring`` are not compared. Where one is a flat file of tensors (safetensors) and the
-    other is not, the tensors of the model's state dict are compared by name.
+    Entries of the roles in ``ignoring`` are not compared. Where one holds nothing but tensors (safetensors), or one
+    alone is in shards, the tensors of the model's state dict are compared by name.
     """
-    if (a.layout == "safetensors") != (b.layout == "safetensors"):
-        return _Comparison({}, ignoring).run(state_dict(a.root), state_dict(b.root), flat=True)
-    roles = {(id(place.table), place.key): place.role for f in (a, b) for place in survey(f.root).places}
+    if a.flat or b.flat or (a.layout == "sharded") is not (b.layout == "sharded"):
+        return _Comparison({}, ignoring).run(_named(a), _named(b), flat=True)
+    roles = {(id(entry.table), entry.key): entry.role for f in (a, b) for entry in survey(f.root).going}
     return _Comparison(roles, ignoring).run(a.root, b.root)
 
 
-def state_dict(root: Value) -> dict[str, Tensor]:
-    """The tensors of a checkpoint's model by the names of its state dict; of a pickled module, those it would have.
-
-    >>> state_dict({"epoch": 3, "state_dict": {}})
-    {}
-    """
-    _, model = main_model(root)
-    found: dict[str, Tensor] = {}
-    stack: list[tuple[str, Value]] = [("", model)]
-    while stack:
-        name, value = stack.pop()
-        tensor = tensor_in(value)
-        if tensor is not None:
-            found[name] = tensor
-            continue
-        entries: list[tuple[Value, Value]] = []
-        if is_module(value):
-            tables = [value.attribute(table) for table in ("_parameters", "_buffers", "_modules")]
-            entries = [pair for table in tables if isinstance(table, dict) for pair in table.items()]
-        elif isinstance(value, dict):
-            entries = list(value.items())
-        if len(name) < 2000:
-            below = [(f"{name}.{key}" if name else key, item) for key, item in entries if isinstance(key, str)]
-            stack.extend(reversed(below))
-    return found
+def _named(file: File) -> dict[str, Tensor]:
+    """The model's tensors by name; of a flat file also under the names that it says others stand for."""
+    tensors = state_dict(file.root)
+    tied = {name: tensors[other] for name, other in file.metadata.items() if other in tensors and name not in tensors}
+    return {**tensors, **tied}
 
 
 class _Comparison:

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import BinaryIO
 
+from ...errors import ClearstateError
 from ...inventory import Inventory
 from ...roles import Role
+from ..atomic import replacing
+from ..changes import Changes
 from ..differences import Difference
-from .archive import open_zip, write_zip, written_size
+from . import sharded
 from .clear import clear, not_cleared
 from .compare import compare
+from .containers import CONTAINERS, layout_for
 from .file import File
 from .inventory import inspect_file
+from .layouts import tensor_in
+from .models import main_model, places
+from .objects import Ordered, Tensor
+
+Check = Callable[[str, File], None]
+Watch = Callable[[BinaryIO], BinaryIO]
+
+
+def open_as(path: str, kind: str) -> File:
+    """Opens a file that `formats.kinds` takes for one of this kind."""
+    return sharded.open_sharded(path) if kind == "sharded" else CONTAINERS[kind].open(path)
 
 
 def reopen(path: str, file: File) -> File:
     """Opens another file of the layout that ``file`` has."""
-    return open_zip(path)
+    return open_as(path, file.layout)
 
 
 def inventory(file: File, size: int | None = None) -> Inventory:
@@ -26,24 +42,75 @@ def inventory(file: File, size: int | None = None) -> Inventory:
     return inspect_file(file if size is None else replace(file, size=size))
 
 
-def drop(file: File, roles: Collection[Role]) -> None:
-    """Drops roles from what the file holds, in memory."""
-    clear(file, roles)
+def change(file: File, changes: Changes) -> list[str]:
+    """Makes changes to what the file holds, in memory; says what was done besides dropping roles."""
+    return clear(file, changes)
 
 
-def left(file: File, roles: Collection[Role]) -> list[str]:
-    """Paths of what `drop` would still take away."""
-    return not_cleared(file, roles)
+def left(file: File, changes: Changes) -> list[str]:
+    """Paths of what `change` would still take away."""
+    return not_cleared(file, changes)
 
 
-def save(file: File, handle: BinaryIO) -> None:
-    """Writes what the file holds, in its layout."""
-    write_zip(file, handle)
+def aimed(file: File, target: str) -> File:
+    """The same, to be written in the layout that the target's name asks for.
+
+    Raises:
+        ClearstateError: the layout has no place for what the file holds.
+    """
+    if file.layout == "sharded" and (os.path.isdir(target) or target.endswith((os.sep, ".json"))):
+        return file
+    layout = layout_for(target, file.layout)
+    if layout == "safetensors" and not file.flat:
+        return replace(file, layout=layout, root=_tensors(file), metadata={"format": "pt"})
+    if layout == "safetensors":
+        return replace(file, layout=layout)
+    if file.layout in ("safetensors", "sharded"):
+        tied = {name: file.root[other] for name, other in file.metadata.items() if other in file.root}
+        return replace(file, layout=layout, root=Ordered({**file.root, **tied}), metadata={}, protocol=2)
+    return replace(file, layout=layout)
+
+
+def _tensors(file: File) -> dict[str, Tensor]:
+    """The tensors of the model's state dict by name.
+
+    Raises:
+        ClearstateError: there are none, or the state dict holds something else besides.
+    """
+    found: dict[str, Tensor] = {}
+    for name, place in places(main_model(file.root)[1]).items():
+        tensor = tensor_in(place.value)
+        if tensor is not None:
+            found[name] = tensor
+        elif place.value is not None:
+            raise ClearstateError(f"safetensors holds tensors only, and {name} is none; --drop '*{name}' leaves it out")
+    if not found:
+        raise ClearstateError(f"{file.path} has no state dict whose tensors safetensors could hold")
+    return found
+
+
+def write(file: File, target: str, check: Check, watch: Watch) -> None:
+    """Writes what the file holds, in its layout; ``check`` reads each finished file before it replaces anything."""
+    if file.layout == "sharded":
+        assert isinstance(file, sharded.Sharded)
+        folder = target if os.path.isdir(target) or target.endswith(os.sep) else os.path.dirname(target)
+        sharded.write_sharded(file, folder or os.curdir, check, watch)
+        return
+    with replacing(target, lambda path: check(path, file)) as handle:
+        CONTAINERS[file.layout].write(file, watch(handle))
 
 
 def size(file: File) -> int:
-    """Bytes that `save` would write."""
-    return written_size(file)
+    """Bytes that `write` would write."""
+    if file.layout == "sharded":
+        assert isinstance(file, sharded.Sharded)
+        return sharded.sharded_size(file)
+    return CONTAINERS[file.layout].size(file)
+
+
+def written(file: File, target: str) -> int:
+    """Bytes that `write` has written."""
+    return size(file) if file.layout == "sharded" else os.path.getsize(target)
 
 
 def differences(a: File, b: File, ignoring: Collection[Role] = ()) -> list[Difference]:

@@ -21,7 +21,7 @@ class File:
     Attributes:
         path: where it is.
         kind: what it is, in words.
-        layout: ``zip``, ``legacy``, ``tar``, ``pickle`` or ``safetensors``.
+        layout: ``zip``, ``legacy``, ``tar``, ``pickle``, ``safetensors`` or ``sharded``.
         root: the value it holds.
         size: its bytes.
         protocol: of its pickle.
@@ -41,6 +41,11 @@ class File:
     records: Mapping[str, Data] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[Global, tuple[Value, Value]] = field(default_factory=dict)
+
+    @property
+    def flat(self) -> bool:
+        """Whether it holds tensors by name and nothing else."""
+        return self.layout == "safetensors"
 
 
 def tensor_made(stub: Stub) -> Value:

@@ -95,8 +95,8 @@ def _count(storage: Storage, pieces: list[Piece], fresh: dict[int, int]) -> int:
 def _notes(file: File, found: Survey) -> Iterator[str]:
     if found.layout is not None:
         yield f"written by {found.layout.name}"
-    for path in found.copies:
-        yield f"{path} is an averaged copy of the model (EMA): both are kept"
+    for copy in found.copies:
+        yield f"{copy.path} is an averaged copy of the model (EMA): both stay; --use ema or --use model keeps one"
     calls = Counter(str(g) for g in globals_of(file.root, called=True))
     dangerous = sorted(name for name in calls if is_dangerous(name))
     if dangerous:

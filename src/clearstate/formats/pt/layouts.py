@@ -79,6 +79,16 @@ LAYOUTS = (
             "optimizer optimizer_state_dict",
         ),
     ),
+    Layout(
+        "DeepSpeed (a rank's optimizer)",
+        ("ds_version", "optimizer_state_dict"),
+        _training("", "optimizer_state_dict"),
+    ),
+    Layout(
+        "Accelerate (random generators)",
+        ("random_state", "numpy_random_seed", "torch_manual_seed"),
+        _training("random_state numpy_random_seed torch_manual_seed torch_cuda_manual_seed torch_xpu_manual_seed step"),
+    ),
     Layout("timm", ("arch", "state_dict", "version"), _training("amp_scaler", "optimizer"), ("state_dict_ema",)),
     Layout("Detectron2", ("model", "iteration"), _training("scheduler trainer", "optimizer")),
     Layout("nanoGPT", ("model", "model_args", "iter_num"), {}),
@@ -89,6 +99,9 @@ LAYOUTS = (
     ),
 )
 """Checked in this order; the first whose marks are all there tells."""
+
+WEIGHTS = frozenset("fp32_flat_groups single_partition_of_fp32_groups".split())
+"""Keys under which ZeRO's optimizers keep the weights."""
 
 RANDOM = frozenset(
     "rng_state rng_states torch_rng_state cuda_rng_state cuda_rng_state_all random_rng_state np_rng_state "
@@ -114,10 +127,17 @@ def layout_of(root: Value) -> Layout | None:
     return next((layout for layout in LAYOUTS if all(mark in root for mark in layout.marks)), None)
 
 
-def role_by_layout(layout: Layout | None, key: Value) -> Role | None:
-    """The role of an entry of a checkpoint's root, by its key."""
+def role_by_layout(layout: Layout | None, key: Value, value: Value = None) -> Role | None:
+    """The role of an entry of a checkpoint's root, by its key.
+
+    An optimizer that has the weights themselves in it is none: of ZeRO's third stage they are nowhere else.
+
+    >>> role_by_layout(None, "rng_state")
+    <Role.TRAINING: 'training'>
+    """
     if layout is not None and key in layout.roles:
-        return layout.roles[key]
+        role = layout.roles[key]
+        return None if role is OPTIMIZER and isinstance(value, dict) and not WEIGHTS.isdisjoint(value) else role
     return TRAINING if isinstance(key, str) and key in RANDOM else None
 
 
@@ -160,17 +180,3 @@ def tensor_in(value: Value) -> Tensor | None:
             return None
         value = next((part for part in value.args if isinstance(part, Tensor | Stub)), None)
     return None
-
-
-def main_model(root: Value) -> tuple[tuple[Value, ...], Value]:
-    """Where the model's own state dict (or pickled module) is: the keys to it, and it.
-
-    >>> main_model({"epoch": 3, "model": {}})[0]
-    ('model',)
-    """
-    if not isinstance(root, dict) or (is_state_dict(root) and not any(key in root for key in MODELS)):
-        return (), root
-    for key in MODELS:
-        if key in root and (isinstance(root[key], dict) or is_module(root[key])):
-            return (key,), root[key]
-    return (), root

@@ -19,7 +19,7 @@ from ..data import Counter, Mapped, Source, append
 from .archive import storages_of
 from .brief import brief
 from .file import File, tensor_made
-from .objects import STORAGE_DTYPE, Global, Storage, Stub, Value
+from .objects import STORAGE_DTYPE, Global, Storage, Stub, Value, bytes_in
 from .pickling import dumps
 from .unpickle import unpickle
 
@@ -107,16 +107,8 @@ def _pickle(path: str, source: Source, size: int) -> File:
 
 def _within(stub: Stub) -> Value:
     """The storage whose stream a call of ``torch.storage._load_from_bytes`` holds; any other call as it is."""
-    data = stub.args[0] if len(stub.args) == 1 else None
-    if isinstance(data, Stub) and data.function == Global("_codecs", "encode") and len(data.args) == 2:
-        text, code = data.args
-        if not isinstance(text, str) or code != "latin1":
-            return stub
-        try:
-            data = text.encode("latin1")
-        except UnicodeError:
-            return stub
-    if not isinstance(data, bytes) or not is_stream(data):
+    data = bytes_in(stub.args[0]) if len(stub.args) == 1 else None
+    if data is None or not is_stream(data):
         return stub
     root = Stream(Source(data), len(data)).read()
     return root if type(root) is Storage and root.view is None else stub

@@ -295,6 +295,23 @@ def is_in_order(tensor: Tensor) -> bool:
     return True
 
 
+def bytes_in(value: Value) -> bytes | None:
+    """Bytes, also where an old pickle has them as a call of ``_codecs.encode``; ``None`` for any other value.
+
+    >>> bytes_in(Stub("reduce", Global("_codecs", "encode"), ("ab", "latin1")))
+    b'ab'
+    """
+    if isinstance(value, Stub) and value.function == Global("_codecs", "encode") and len(value.args) == 2:
+        text, code = value.args
+        if not isinstance(text, str) or code != "latin1":
+            return None
+        try:
+            return text.encode("latin1")
+        except UnicodeError:
+            return None
+    return value if isinstance(value, bytes) else None
+
+
 LEAVES = frozenset((type(None), bool, int, float, str, bytes, bytearray))
 """Types of values that hold no others."""
 

@@ -14,11 +14,11 @@ from typing import Any, BinaryIO
 from ...errors import ClearstateError, FormatError
 from ..atomic import replacing
 from ..kinds import INDEX, kind_of
-from ..safetensors import open_safetensors, ties, write_safetensors
-from .archive import open_zip, storages_of, write_zip
+from ..safetensors import ties
+from .archive import storages_of
 from .brief import brief
+from .containers import CONTAINERS
 from .file import File
-from .legacy import open_legacy, write_legacy
 from .objects import Ordered, Stub, Tensor, Value
 
 LONGEST_INDEX = 64 << 20
@@ -27,23 +27,8 @@ LONGEST_INDEX = 64 << 20
 MOST_PARTS = 100_000
 """Objects and lists in an index, which needs three; brackets in names count too."""
 
-OPENERS: dict[str, Callable[[str], File]] = {
-    "zip": open_zip,
-    "legacy": open_legacy,
-    "pickle": open_legacy,
-    "safetensors": open_safetensors,
-}
-"""What opens a shard, by its kind. The tar format went out of use before there were shards."""
-
-WRITERS: dict[str, Callable[[File, BinaryIO], Any]] = {
-    "zip": write_zip,
-    "legacy": write_legacy,
-    "pickle": write_legacy,
-    "safetensors": lambda file, handle: write_safetensors(file.root, handle, file.metadata),
-}
-"""What writes a shard, by its layout."""
-
 Check = Callable[[str, File], None]
+Watch = Callable[[BinaryIO], BinaryIO]
 
 
 @dataclass(slots=True)
@@ -57,6 +42,11 @@ class Sharded(File):
 
     index: dict[str, Any] = field(default_factory=dict)
     shards: dict[str, File] = field(default_factory=dict)
+
+    @property
+    def flat(self) -> bool:
+        """Whether all shards hold tensors by name and nothing else."""
+        return all(file.flat for file in self.shards.values())
 
 
 def open_sharded(path: str) -> Sharded:
@@ -92,7 +82,18 @@ def open_sharded(path: str) -> Sharded:
     storages = [storage for file in shards.values() for storage in file.storages]
     kinds = {file.kind for file in shards.values()}
     kind = f"{len(shards)} shards ({kinds.pop()})" if len(kinds) == 1 else f"{len(shards)} shards"
-    return Sharded(path, kind, "sharded", root, size, storages=storages, index=index, shards=shards)
+    texts = {name: text for file in shards.values() for name, text in file.metadata.items()}
+    return Sharded(path, kind, "sharded", root, size, storages=storages, metadata=texts, index=index, shards=shards)
+
+
+def shard_names(path: str) -> list[str]:
+    """The files that an index names, each once.
+
+    Raises:
+        FormatError: the index makes no sense.
+        OSError: it cannot be read.
+    """
+    return sorted(set(_read_index(path)[1].values()))
 
 
 def _index_in(folder: str) -> str:
@@ -139,16 +140,15 @@ def _opened(index: str, folder: str, name: str) -> File:
     if not os.path.exists(path):
         raise FormatError(f"the shard {name} beside the index", "no such file", path=index)
     kind = kind_of(path)
-    opener = OPENERS.get(kind or "")
-    if opener is None:
+    if kind not in CONTAINERS:
         raise FormatError(f"a shard {name} that PyTorch or safetensors wrote", f"{kind or 'another'} file", path=index)
-    file = opener(path)
+    file = CONTAINERS[kind].open(path)
     if not isinstance(file.root, dict) or not all(isinstance(key, str) for key in file.root):
         raise FormatError("a dict of tensors by name in a shard", brief(file.root), path=path)
     return file
 
 
-def write_sharded(file: Sharded, folder: str, check: Check | None = None) -> None:
+def write_sharded(file: Sharded, folder: str, check: Check | None = None, watch: Watch | None = None) -> None:
     """Writes the root back into the same shards and formats, and then the index, with its ``total_size`` counted anew.
 
     Each file is replaced whole or not at all. What was dropped from the root is in no shard; one that has nothing left
@@ -159,6 +159,7 @@ def write_sharded(file: Sharded, folder: str, check: Check | None = None) -> Non
         folder: where to write; the files' names stay. It may be where they are.
         check: called for each finished shard, before it replaces anything, with a name to read it by and what it
             should hold.
+        watch: gives what to write to in place of each open file.
 
     Raises:
         ClearstateError: an entry of the root was in no shard, or its shard's format cannot hold it.
@@ -168,9 +169,15 @@ def write_sharded(file: Sharded, folder: str, check: Check | None = None) -> Non
     index = _index_of(file, parts)
     for shard, part in parts.items():
         with replacing(os.path.join(folder, shard), _checking(check, part)) as handle:
-            WRITERS[part.layout](part, handle)
+            CONTAINERS[part.layout].write(part, watch(handle) if watch else handle)
     with replacing(os.path.join(folder, os.path.basename(file.path))) as handle:
         handle.write(index)
+
+
+def sharded_size(file: Sharded) -> int:
+    """Bytes that `write_sharded` would write, in all files together."""
+    parts = parted(file)
+    return len(_index_of(file, parts)) + sum(CONTAINERS[part.layout].size(part) for part in parts.values())
 
 
 def parted(file: Sharded) -> dict[str, File]:

@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...roles import Role
+from ..changes import Changes
 from ..garbage import uncollected
-from .layouts import Layout, is_copy, is_module, is_state_dict, layout_of, role_by_layout, role_by_structure, tensor_in
+from .averages import Average, averages
+from .layouts import Layout, is_module, is_state_dict, layout_of, role_by_layout, role_by_structure, tensor_in
 from .objects import Storage, Stub, Tensor, Value, children
+
+DEFAULT = Changes()
 
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 """Names that PyTorch's own layers give to buffers; a state dict does not say which entries are."""
@@ -26,24 +30,23 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Place:
-    """An entry of a dict that goes when its role is dropped."""
+class Going:
+    """An entry of a dict that clearing takes away: its role is dropped, or its path asked for."""
 
     path: str
     table: dict[Any, Any]
     key: Value
     role: Role
-    evidence: str
 
 
 @dataclass(slots=True)
 class Survey:
-    """All pieces, the entries that clearing may take away, averaged copies, and whose checkpoint it is."""
+    """All pieces, the entries that clearing takes away, averaged copies, and whose checkpoint it is."""
 
     layout: Layout | None
     pieces: list[Piece] = field(default_factory=list)
-    places: list[Place] = field(default_factory=list)
-    copies: dict[str, Value] = field(default_factory=dict)
+    going: list[Going] = field(default_factory=list)
+    copies: list[Average] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
 
 
@@ -56,14 +59,15 @@ class _Visit:
     depth: int
 
 
-def survey(root: Value) -> Survey:
+def survey(root: Value, changes: Changes = DEFAULT) -> Survey:
     """Walks everything in a checkpoint, once.
 
     >>> found = survey({"optimizer": {"state": {}, "param_groups": []}, "epoch": 3})
-    >>> [(place.path, str(place.role)) for place in found.places]
+    >>> [(entry.path, str(entry.role)) for entry in found.going]
     [('optimizer', 'optimizer')]
     """
-    found = Survey(layout_of(root))
+    layout = layout_of(root)
+    found = Survey(layout, copies=averages(root, layout))
     met: dict[int, Piece | None] = {}
     whole = role_by_structure(root)
     kept = [_Visit(root, "", whole, "structural" if whole else "none", 0)]
@@ -72,14 +76,14 @@ def survey(root: Value) -> Survey:
         for stack in (kept, dropped):  # what the model is, first: what it shares with the rest is the model's
             while stack:
                 visit = stack.pop()
-                below = list(_visit(visit, found, met))
+                below = list(_visit(visit, found, changes, met))
                 for step in reversed(below):
                     later = step.role in (Role.OPTIMIZER, Role.TRAINING) and stack is kept and visit.role is None
                     (dropped if later else stack).append(step)
     return found
 
 
-def _visit(visit: _Visit, found: Survey, met: dict[int, Piece | None]) -> Iterator[_Visit]:
+def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece | None]) -> Iterator[_Visit]:
     value = visit.value
     if isinstance(value, Tensor | Stub):
         known = met.get(id(value))
@@ -90,7 +94,7 @@ def _visit(visit: _Visit, found: Survey, met: dict[int, Piece | None]) -> Iterat
             found.pieces.append(piece)
         if is_module(value) and visit.role is None:
             found.modules[visit.path] = str(getattr(value, "typename", ""))
-            yield from _module(visit)
+            yield from _module(visit, found, changes)
             return
     elif isinstance(value, Storage):
         if id(value) not in met:
@@ -110,13 +114,11 @@ def _visit(visit: _Visit, found: Survey, met: dict[int, Piece | None]) -> Iterat
             role = role_by_structure(item)
             evidence = "structural"
             if role is None and visit.depth == 0:
-                role, evidence = role_by_layout(found.layout, key), "layout"
-            if role in (Role.OPTIMIZER, Role.TRAINING):
-                found.places.append(Place(path, value, key, role, evidence))
-            if visit.depth == 0 and is_copy(found.layout, key) and isinstance(item, dict | Stub | list):
-                found.copies[path] = item
+                role, evidence = role_by_layout(found.layout, key, item), "layout"
             if role is None and names_parameters and (tensor := tensor_in(item)) is not None:
                 role, evidence = _of_state_dict(str(key), item, tensor), "structural"
+        if isinstance(value, dict) and changes.fate(path, role if visit.role is None else None):
+            found.going.append(Going(path, value, key, role or Role.METADATA))
         yield _Visit(item, path, role, evidence if role else "none", visit.depth + 1)
 
 
@@ -137,21 +139,22 @@ def _floating(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat", "complex", "q"))
 
 
-def _module(visit: _Visit) -> Iterator[_Visit]:
+def _module(visit: _Visit, found: Survey, changes: Changes) -> Iterator[_Visit]:
     """What a pickled module holds, under the names that its state dict would have."""
     stub = visit.value
     state = stub.state[0] if isinstance(stub.state, tuple) else stub.state
     roles = {"_parameters": Role.PARAMETER, "_buffers": Role.BUFFER, "_modules": None}
     for name, item in state.items():
-        path = visit.path
-        if name in roles and isinstance(item, dict):
-            for key, part in item.items():
-                role = roles[name]
-                yield _Visit(part, _below(path, key, item), role, "structural" if role else "none", visit.depth + 1)
-        else:
-            hooks = isinstance(name, str) and name.endswith("_hooks") and bool(item)
-            role = Role.CODE if hooks else None
-            yield _Visit(item, _below(path, name, state), role, "structural" if role else "none", visit.depth + 1)
+        table, role = (item, roles[name]) if name in roles and isinstance(item, dict) else (state, None)
+        for key, part in item.items() if table is item else ((name, item),):
+            path = _below(visit.path, key, table)
+            if table is state and isinstance(name, str) and name.endswith("_hooks") and isinstance(item, dict) and item:
+                role = Role.CODE
+                hooks = [Going(_below(path, hook, item), item, hook, Role.CODE) for hook in item]
+                found.going += [going for going in hooks if changes.fate(going.path, Role.CODE)]
+            if changes.fate(path, None):
+                found.going.append(Going(path, table, key, role or Role.METADATA))
+            yield _Visit(part, path, role, "structural" if role else "none", visit.depth + 1)
 
 
 def _below(path: str, key: Value, holder: Value) -> str:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import BinaryIO
 
+from ...errors import ClearstateError
 from ...inventory import Inventory
 from ...roles import Role
+from ..atomic import replacing
+from ..changes import Changes
 from ..differences import Difference
 from .clear import clear, not_cleared
 from .compare import compare
 from .inventory import inspect, inspect_file
 from .reader import File, open_file
-from .writer import write, written_size
+from .writer import write as t7_write
+from .writer import written_size
+
+OTHERS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".onnx", ".py")
+"""Endings of files that are no Torch7 files."""
 
 
 def reopen(path: str, file: File) -> File:
@@ -28,24 +36,51 @@ def inventory(file: File, size: int | None = None) -> Inventory:
     return inspect(file.root, file.path or "", f"Torch7 file, {file.layout}", size)
 
 
-def drop(file: File, roles: Collection[Role]) -> None:
-    """Drops roles from what the file holds, in memory."""
-    clear(file.root, roles)
+def change(file: File, changes: Changes) -> list[str]:
+    """Drops roles from what the file holds, in memory.
+
+    Raises:
+        ClearstateError: something is asked for that only checkpoints of PyTorch have.
+    """
+    for word in (*changes.dropped, *changes.kept):
+        usable = ", ".join(str(role) for role in Role if role.droppable)
+        raise ClearstateError(f"{word} is no role; from a Torch7 file go {usable}")
+    if not changes.only_roles:
+        raise ClearstateError(f"{file.path} is a Torch7 file, and this is for checkpoints of PyTorch")
+    clear(file.root, changes.drop)
+    return []
 
 
-def left(file: File, roles: Collection[Role]) -> list[str]:
-    """Paths of what `drop` would still change."""
-    return not_cleared(file.root, roles)
+def left(file: File, changes: Changes) -> list[str]:
+    """Paths of what `change` would still change."""
+    return not_cleared(file.root, changes.drop)
 
 
-def save(file: File, handle: BinaryIO) -> None:
-    """Writes what the file holds, in its layout."""
-    write(file.root, handle, replace(file.layout, indices=None))
+def aimed(file: File, target: str) -> File:
+    """The same, to be written in the layout that it has.
+
+    Raises:
+        ClearstateError: the target's name asks for another format.
+    """
+    if target.lower().endswith(OTHERS):
+        raise ClearstateError(f"{file.path} is a Torch7 file, and clearing leaves it one: name the new one .t7")
+    return file
+
+
+def write(file: File, target: str, check: Callable[[str, File], None], watch: Callable[[BinaryIO], BinaryIO]) -> None:
+    """Writes what the file holds, in its layout; ``check`` reads the finished file before it replaces anything."""
+    with replacing(target, lambda path: check(path, file)) as handle:
+        t7_write(file.root, watch(handle), replace(file.layout, indices=None))
 
 
 def size(file: File) -> int:
-    """Bytes that `save` would write."""
+    """Bytes that `write` would write."""
     return written_size(file.root, replace(file.layout, indices=None))
+
+
+def written(file: File, target: str) -> int:
+    """Bytes that `write` has written."""
+    return os.path.getsize(target)
 
 
 def differences(a: File, b: File, ignoring: Collection[Role] = ()) -> list[Difference]:

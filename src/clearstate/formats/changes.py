@@ -1,0 +1,67 @@
+"""What clearing a file is asked to change, in the words that all formats share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal, get_args
+
+from ..roles import DROPPED_BY_DEFAULT, Role
+
+Use = Literal["ema", "model"]
+DType = Literal["float16", "bfloat16", "float32"]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is to go, what is to stay, and what is to be written otherwise.
+
+    Attributes:
+        drop: roles that go.
+        dropped: patterns of paths that go, whatever their role.
+        kept: patterns of paths that stay, whatever their role.
+        use: of a model and its averaged copy, the one to keep.
+        unwrap: take the prefixes of wrappers off the names of the state dict.
+        dtype: the type that floating parameters are cast to.
+        plain: write plain values in place of objects of classes.
+
+    >>> Changes(kept=("optimizer.*",)).fate("optimizer.state", Role.OPTIMIZER)
+    False
+    """
+
+    drop: frozenset[Role] = DROPPED_BY_DEFAULT
+    dropped: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    use: Use | None = None
+    unwrap: bool = False
+    dtype: DType | None = None
+    plain: bool = False
+
+    def fate(self, path: str, role: Role | None) -> bool:
+        """Whether what is at this path goes. A pattern has the last word, and one to keep before one to drop."""
+        if any(matches(path, pattern) for pattern in self.kept):
+            return False
+        return role in self.drop or any(matches(path, pattern) for pattern in self.dropped)
+
+    @property
+    def only_roles(self) -> bool:
+        """Whether nothing is asked for but that roles go."""
+        return self == Changes(self.drop)
+
+
+def choices() -> dict[str, tuple[str, ...]]:
+    """The words that each choice has.
+
+    >>> choices()["use"]
+    ('ema', 'model')
+    """
+    return {"use": get_args(Use), "dtype": get_args(DType)}
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Whether a path is what a pattern says: itself, or with ``*``, ``?`` and ``[...]`` as in names of files.
+
+    >>> matches("state_dict.head.weight", "*.head.*")
+    True
+    """
+    return path == pattern or fnmatchcase(path, pattern)

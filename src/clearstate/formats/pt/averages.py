@@ -1,0 +1,137 @@
+"""Averaged copies of the model (EMA): which there are, and the choice between the model and its copy.
+
+Training programs keep one under a key of its own (timm's ``state_dict_ema``, Ultralytics' ``ema``), or among the
+model's own tensors under a prefix (latent diffusion's ``model_ema``, with the dots left out of its names). A choice is
+made only when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from ...errors import ClearstateError
+from ..changes import Use
+from .layouts import Layout, is_copy, is_module, layout_of, tensor_in
+from .models import Place, main_model, places
+from .objects import Stub, Tensor, Value
+
+PREFIXES = ("model_ema.", "ema_model.", "averaged_model.")
+"""How names begin, among those of the model, of what an averaged copy holds."""
+
+STEPS = ("", "module.", "ema_model.", "model.", "shadow.", "averaged_model.", "_orig_mod.", "ema.", "state_dict.")
+"""What a copy's names may have before the model's; the first that fits is taken."""
+
+
+class Average(NamedTuple):
+    """An averaged copy.
+
+    Attributes:
+        path: where it is.
+        entries: the entries of the checkpoint that are its own, each with its path.
+        tensors: where its tensors are, by the names it has for them.
+        whole: the pickled module that it is, if it is one.
+    """
+
+    path: str
+    entries: dict[str, Place]
+    tensors: Mapping[str, Place]
+    whole: Value = None
+
+
+def averages(root: Value, layout: Layout | None = None) -> list[Average]:
+    """The averaged copies in a checkpoint.
+
+    >>> [copy.path for copy in averages({"model": {}, "model_ema": {"decay": 0.9}})]
+    ['model_ema']
+    """
+    if not isinstance(root, dict):
+        return []
+    layout = layout or layout_of(root)
+    found = [
+        Average(str(key), {str(key): Place(root, key)}, places(value), value if is_module(value) else None)
+        for key, value in root.items()
+        if is_copy(layout, key) and isinstance(value, dict | Stub | list) and value
+    ]
+    keys, model = main_model(root)
+    start = "".join(f"{key}." for key in keys)
+    for prefix in PREFIXES if isinstance(model, dict) else ():
+        inside = {name: Place(model, name) for name in model if isinstance(name, str) and name.startswith(prefix)}
+        if inside and len(inside) < len(model):
+            named = {name.removeprefix(prefix): place for name, place in inside.items()}
+            found.append(Average(f"{start}{prefix}*", {start + name: place for name, place in inside.items()}, named))
+    return found
+
+
+def choose(root: Value, use: Use) -> str:
+    """Keeps the model or its averaged copy, in place. What the copy has no value for stays the model's.
+
+    Returns:
+        What was done, in a sentence.
+
+    Raises:
+        ClearstateError: there is no copy, there are several, or it has tensors that the model has not.
+
+    >>> root = {"model": {}, "model_ema": {"decay": 0.9}}
+    >>> choose(root, "model"), root
+    ('model_ema, an averaged copy (EMA), went', {'model': {}})
+    """
+    copies = averages(root)
+    if not copies:
+        raise ClearstateError("there is no averaged copy (EMA) of the model in this file to choose")
+    if use == "ema" and len(copies) > 1:
+        raise ClearstateError(f"there are {len(copies)} averaged copies: {', '.join(copy.path for copy in copies)}")
+    done = _take(root, copies[0]) if use == "ema" else "went"
+    for copy in copies:
+        for place in copy.entries.values():
+            place.table.pop(place.key, None)
+    return f"{', '.join(copy.path for copy in copies)}, an averaged copy (EMA), {done}"
+
+
+def _take(root: dict[Value, Value], copy: Average) -> str:
+    keys, model = main_model(root)
+    if copy.whole is not None and (not keys or is_module(model)):
+        root[keys[0] if keys else "model"] = copy.whole
+        return "took the place of the model"
+    own = {(id(place.table), place.key) for place in copy.entries.values()}
+    targets = {n: p for n, p in places(model).items() if (id(p.table), p.key) not in own}
+    sources = _sources(copy, targets)
+    used = {id(place.value) for place in sources.values()}
+    left = [name for name, place in copy.tensors.items() if id(place.value) not in used and _is_array(place.value)]
+    if left or not sources:
+        what = f"the model has no {left[0]}" if left else "it has no tensors by the names of the model's"
+        raise ClearstateError(f"{copy.path} is no copy of this model: {what}")
+    for name, place in sources.items():
+        target = targets[name]
+        target.table[target.key] = _in_place_of(target.value, place.value)
+    kept = sum(_is_array(place.value) for place in targets.values()) - len(sources)
+    return "took the place of the model" + (f", {kept} tensors of which it has no copy of" * bool(kept))
+
+
+def _sources(copy: Average, names: Collection[str]) -> dict[str, Place]:
+    """The copy's tensors by the model's names: under the step before them that gives most."""
+    best: dict[str, Place] = {}
+    for step in STEPS:
+        found = {}
+        for name in names:
+            candidates = (name, name.replace(".", ""), name.removeprefix("model.").replace(".", ""))
+            place = next((copy.tensors[step + c] for c in candidates if step + c in copy.tensors), None)
+            if place is not None and tensor_in(place.value) is not None:
+                found[name] = place
+        best = max(best, found, key=len)
+    return best
+
+
+def _is_array(value: Value) -> bool:
+    """Whether it is a tensor, and no number beside the copy (its decay, how often it was updated)."""
+    tensor = tensor_in(value)
+    return tensor is not None and bool(tensor.size)
+
+
+def _in_place_of(old: Value, new: Value) -> Value:
+    """The new value; where a parameter stood, and the copy has a plain tensor, a parameter of it."""
+    if not isinstance(old, Stub) or not isinstance(new, Tensor) or not isinstance(old.args, tuple):
+        return new
+    made = Stub(old.how, old.function, (new, *old.args[1:]), old.kwargs)
+    made.state = old.state
+    return made

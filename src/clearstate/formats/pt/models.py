@@ -1,0 +1,84 @@
+"""The model in a checkpoint: where it is, and its tensors by the names of its state dict.
+
+A whole module that was pickled has the names that its state dict would have, read off its ``_parameters``,
+``_buffers`` and ``_modules``; its classes need not be installed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .layouts import MODELS, is_module, is_state_dict, tensor_in
+from .objects import Tensor, Value
+
+DEEPEST = 2000
+"""Letters of a name beyond which nothing is named: a module that holds itself has such names without end."""
+
+
+class Place(NamedTuple):
+    """Where an entry of a state dict stands: a dict and a key of it. What stands there may be a parameter's stub."""
+
+    table: dict[Any, Any]
+    key: Value
+
+    @property
+    def value(self) -> Value:
+        """What stands there."""
+        return self.table[self.key]
+
+
+def main_model(root: Value) -> tuple[tuple[Value, ...], Value]:
+    """Where the model's own state dict (or pickled module) is: the keys to it, and it.
+
+    >>> main_model({"epoch": 3, "model": {}})[0]
+    ('model',)
+    """
+    if not isinstance(root, dict) or (is_state_dict(root) and not any(key in root for key in MODELS)):
+        return (), root
+    for key in MODELS:
+        if key in root and (isinstance(root[key], dict) or is_module(root[key])):
+            return (key,), root[key]
+    return (), root
+
+
+def places(model: Value) -> dict[str, Place]:
+    """The entries of a model's state dict by name, nested dicts included; of a pickled module, those it would have.
+
+    >>> list(places({"encoder": {"steps": 3}, "decoder": {}}))
+    ['encoder.steps']
+    """
+    found: dict[str, Place] = {}
+    stack: list[tuple[str, Value, Place | None]] = [("", model, None)]
+    while stack:
+        name, value, place = stack.pop()
+        inside = _inside(value)
+        if place is not None and (inside is None or tensor_in(value) is not None):
+            found[name] = place
+        elif inside is not None and len(name) < DEEPEST:
+            below = [
+                (f"{name}.{key}" if name else key, table[key], Place(table, key))
+                for table in inside
+                for key in table
+                if isinstance(key, str)
+            ]
+            stack.extend(reversed(below))
+    return found
+
+
+def _inside(value: Value) -> list[dict[Any, Any]] | None:
+    """The dicts that a module or a state dict has its entries in; ``None`` for what has none."""
+    if is_module(value):
+        tables = [value.attribute(name) for name in ("_parameters", "_buffers", "_modules")]
+        return [table for table in tables if isinstance(table, dict)]
+    return [value] if isinstance(value, dict) else None
+
+
+def state_dict(root: Value) -> dict[str, Tensor]:
+    """The tensors of a checkpoint's model by the names of its state dict.
+
+    >>> state_dict({"epoch": 3, "state_dict": {}})
+    {}
+    """
+    _, model = main_model(root)
+    found = {name: tensor_in(place.value) for name, place in places(model).items()}
+    return {name: tensor for name, tensor in found.items() if tensor is not None}

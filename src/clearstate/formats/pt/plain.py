@@ -1,0 +1,370 @@
+"""Plain values in place of objects of classes, so that ``torch.load(weights_only=True)`` reads the file.
+
+Each entry of `PLAIN` says what stands for the objects of a class; what a pickled module is replaced by is its state
+dict. An object that has nothing but attributes becomes a dict of them, one made of a single value that value. What is
+none of these is named, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ...errors import ClearstateError
+from ..data import Held
+from .layouts import is_module, tensor_in
+from .models import places
+from .objects import (
+    ABSENT,
+    DTYPE_BYTES,
+    LEAVES,
+    NUMPY,
+    STORAGE_DTYPE,
+    Global,
+    Ordered,
+    Storage,
+    Stub,
+    Tensor,
+    Value,
+    bytes_in,
+    children,
+    walk,
+)
+
+READ = frozenset(
+    """
+    collections.OrderedDict collections.Counter _codecs.encode builtins.bytearray builtins.set builtins.complex
+    __builtin__.bytearray __builtin__.set __builtin__.complex
+    torch.Size torch.Tensor torch.device torch.nn.parameter.Parameter torch.serialization._get_layout
+    torch.storage.UntypedStorage torch.storage.TypedStorage torch._tensor._rebuild_from_type_v2
+    torch._utils._rebuild_parameter torch._utils._rebuild_parameter_with_state torch._utils._rebuild_qtensor
+    torch._utils._rebuild_tensor torch._utils._rebuild_tensor_v2 torch._utils._rebuild_tensor_v3
+    torch._utils._rebuild_sparse_tensor torch._utils._rebuild_meta_tensor_no_storage
+    torch._utils._rebuild_nested_tensor torch._utils._rebuild_wrapper_subclass
+    torch.per_tensor_affine torch.per_tensor_symmetric torch.per_channel_affine torch.per_channel_symmetric
+    torch.per_channel_affine_float_qparams
+    """.split()
+    + [f"torch.{name}" for name in (*DTYPE_BYTES, *STORAGE_DTYPE) if name != "UntypedStorage"]
+)
+"""What ``torch.load(weights_only=True)`` lets a file name: see ``torch/_weights_only_unpickler.py``."""
+
+SUBCLASS = Global("torch._tensor", "_rebuild_from_type_v2")
+"""What makes a tensor of a class that is not PyTorch's own."""
+
+LONGEST = 1_000_000
+"""Elements of a range or an array of objects that are written one by one."""
+
+_CODE = re.compile(r"[<>|=]?(?:[biufc](?:1|2|4|8|16)|[SU][0-9]{1,9}|b1|O8?)")
+
+
+class NotPlain(Exception):
+    """No plain value stands for this object."""
+
+
+def make_plain(root: Value) -> tuple[Value, list[str]]:
+    """The value with plain ones in place of objects; dicts and lists are changed in place, sharing stays.
+
+    Returns:
+        The value, and the classes whose objects were replaced.
+
+    Raises:
+        ClearstateError: no plain value stands for some objects; names their classes.
+
+    >>> space = Stub("newobj", Global("argparse", "Namespace"), ())
+    >>> space.state = {"lr": 0.1}
+    >>> make_plain({"args": space})
+    ({'args': {'lr': 0.1}}, ['argparse.Namespace'])
+    """
+    work = _Work()
+    value = work.run(root)
+    unread = sorted({str(name) for name in _named(value)} - READ)
+    if work.wrong or unread:
+        names = ", ".join([*sorted(work.wrong), *unread][:5])
+        raise ClearstateError(f"no plain value stands for {names}: drop it by its path, or leave out --plain")
+    return value, sorted(work.replaced)
+
+
+def _named(root: Value) -> Iterator[Global]:
+    for value in walk(root):
+        if isinstance(value, Global):
+            yield value
+        elif isinstance(value, Tensor):
+            yield value.maker
+            yield value.storage.kind
+        elif isinstance(value, Storage):
+            yield value.kind
+
+
+class _Work:
+    def __init__(self) -> None:
+        self.made: dict[int, Value] = {}
+        self.alive: list[Value] = []
+        self.replaced: set[str] = set()
+        self.wrong: set[str] = set()
+        self.tuples: dict[int, Value] = {}
+
+    def run(self, root: Value) -> Value:
+        """Finds what stands for each object, then puts it into all that held one."""
+        holders: list[Value] = []
+        stack = [root]
+        while stack:
+            value = stack.pop()
+            if type(value) in LEAVES or id(value) in self.made:
+                continue
+            self.alive.append(value)
+            new = self.made[id(value)] = self.replacement(value)
+            if new is not value:
+                stack.append(new)
+                continue
+            if isinstance(value, dict | list | set | Stub):
+                holders.append(value)
+            for key, item in children(value):
+                stack.append(item)
+                if isinstance(value, dict):
+                    stack.append(key)
+        for holder in holders:
+            self.refill(holder)
+        return self.final(root)
+
+    def replacement(self, value: Value) -> Value:
+        if isinstance(value, frozenset):
+            return set(value)
+        if isinstance(value, Global):
+            return value if str(value) in READ else self.noted(str(value), str(value))
+        if not isinstance(value, Stub):
+            return value
+        if value.function == SUBCLASS and len(value.args) > 1 and str(value.args[1]) not in READ:
+            return self.noted(str(value.args[1]), tensor_in(value))
+        if isinstance(value.function, Global) and str(value.function) in READ:
+            return value
+        name = value.typename
+        try:
+            return self.noted(name, _plain(value, name))
+        except NotPlain:
+            self.wrong.add(name)
+            return None
+
+    def noted(self, name: str, value: Value) -> Value:
+        self.replaced.add(name)
+        return value
+
+    def final(self, value: Value) -> Value:
+        while type(value) not in LEAVES and self.made.get(id(value), value) is not value:
+            value = self.made[id(value)]
+        return self.rebuilt(value) if isinstance(value, tuple) and not isinstance(value, Global) else value
+
+    def rebuilt(self, outer: tuple[Value, ...]) -> Value:
+        """A tuple with what stands for its parts; those inside it come first."""
+        stack = [outer]
+        while stack:
+            value = stack[-1]
+            inner = [part for part in map(self._chased, value) if self._open(part)]
+            if inner:
+                stack.extend(inner)
+                continue
+            stack.pop()
+            parts = [self.tuples.get(id(part), part) for part in map(self._chased, value)]
+            same = all(new is old for new, old in zip(parts, value, strict=True))
+            self.tuples[id(value)] = value if same else tuple(parts)
+        return self.tuples[id(outer)]
+
+    def _open(self, part: Value) -> bool:
+        return isinstance(part, tuple) and not isinstance(part, Global) and id(part) not in self.tuples
+
+    def _chased(self, value: Value) -> Value:
+        while type(value) not in LEAVES and self.made.get(id(value), value) is not value:
+            value = self.made[id(value)]
+        return value
+
+    def refill(self, holder: Value) -> None:
+        if isinstance(holder, dict):
+            entries = [(self.final(key), self.final(item)) for key, item in holder.items()]
+            if any(isinstance(key, dict | list | set) for key, _ in entries):
+                self.wrong.add("a key of a dict")
+                return
+            holder.clear()
+            holder.update(entries)
+            if isinstance(holder, Ordered):
+                holder.state = self.final(holder.state)
+        elif isinstance(holder, list):
+            holder[:] = map(self.final, holder)
+        elif isinstance(holder, set):
+            parts = [self.final(part) for part in holder]
+            if any(isinstance(part, dict | list | set) for part in parts):
+                self.wrong.add("a member of a set")
+                return
+            holder.clear()
+            holder.update(parts)
+        else:
+            holder.args, holder.state = self.final(holder.args), self.final(holder.state)
+
+
+def _plain(stub: Stub, name: str) -> Value:
+    """What stands for an object; what is in it may be an object again."""
+    if is_module(stub):
+        return Ordered((path, place.value) for path, place in places(stub).items() if place.value is not None)
+    for pattern, rule in PLAIN:
+        if pattern.fullmatch(name):
+            return rule(stub)
+    return _by_its_parts(stub)
+
+
+def _by_its_parts(stub: Stub) -> Value:
+    state = _attributes(stub.state)
+    if stub.entries:
+        if any(not str(key).startswith("_") for key in state):
+            raise NotPlain
+        return dict(stub.entries)
+    if stub.items and not state:
+        return list(stub.items)
+    args = stub.args if isinstance(stub.args, tuple) else ()
+    made_bare = stub.function == Global("copy_reg", "_reconstructor") or stub.how.startswith("newobj")
+    if stub.state is not ABSENT and (made_bare or not args):
+        return state
+    if len(args) == 1 and not stub.items and stub.state is ABSENT and type(args[0]) in LEAVES:
+        return args[0]
+    if not args and stub.state is ABSENT and not stub.kwargs:
+        return {}
+    raise NotPlain
+
+
+def _attributes(state: Value) -> dict[Any, Any]:
+    """What an object's state puts into it: of ``__dict__`` and, in the second part of a pair, of ``__slots__``."""
+    parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
+    found: dict[Any, Any] = {}
+    for part in parts:
+        if isinstance(part, dict):
+            found.update(part)
+        elif part is not None and part is not ABSENT:
+            raise NotPlain
+    return found
+
+
+def _omegaconf(stub: Stub) -> Value:
+    for name in ("_content", "_val"):
+        if name in (attributes := _attributes(stub.state)):
+            return attributes[name]
+    raise NotPlain
+
+
+def _path(stub: Stub) -> Value:
+    parts = stub.args
+    if not isinstance(parts, tuple) or not all(isinstance(part, str) for part in parts):
+        raise NotPlain
+    windows = "Windows" in stub.typename
+    first = parts[0] if parts and parts[0].endswith(("/", "\\")) else ""
+    return (first + ("\\" if windows else "/").join(parts[bool(first) :])) or "."
+
+
+def _numpy_type(value: Value) -> np.dtype[Any]:
+    code = value.args[0] if isinstance(value, Stub) and value.typename == "numpy.dtype" and value.args else None
+    if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(value.state, tuple):
+        raise NotPlain
+    order = value.state[1] if len(value.state) > 1 else "|"
+    return np.dtype(code).newbyteorder(">" if order == ">" else "<")
+
+
+def _numpy_name(stub: Stub) -> Value:
+    return _numpy_type(stub).name
+
+
+def _numpy_scalar(stub: Stub) -> Value:
+    args = stub.args if isinstance(stub.args, tuple) else ()
+    raw = bytes_in(args[1]) if len(args) == 2 else None
+    dtype = _numpy_type(args[0]) if args else np.dtype("O")
+    if raw is None or dtype.hasobject or len(raw) != dtype.itemsize:
+        raise NotPlain
+    return np.frombuffer(raw, dtype)[0].item()
+
+
+def _numpy_array(stub: Stub) -> Value:
+    """A tensor of numbers; a list of texts."""
+    state = stub.state if isinstance(stub.state, tuple) and len(stub.state) == 5 else None
+    if state is None or not isinstance(state[1], tuple) or not all(type(n) is int and n >= 0 for n in state[1]):
+        raise NotPlain
+    _, shape, kind, fortran, raw = state
+    dtype = _numpy_type(kind)
+    if dtype.hasobject:
+        if not isinstance(raw, list) or len(shape) != 1 or len(raw) != shape[0] or len(raw) > LONGEST:
+            raise NotPlain
+        return list(raw)
+    data = bytes_in(raw)
+    if data is None or len(data) != int(np.prod(shape, dtype=object)) * dtype.itemsize:
+        raise NotPlain
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    if dtype.kind in "US":
+        return array.tolist()
+    little = np.ascontiguousarray(array, dtype.newbyteorder("<"))
+    code = little.dtype.str.lstrip("|<")
+    torch_type = next((name for name, known in NUMPY.items() if known.lstrip("<") == code.replace("b1", "?")), None)
+    if torch_type is None or torch_type not in STORAGE_DTYPE.values():
+        raise NotPlain
+    return tensor_of(little, torch_type)
+
+
+def tensor_of(array: np.ndarray[Any, Any], dtype: str) -> Tensor:
+    """A tensor of numbers in memory, as PyTorch pickles one."""
+    kind = next(Global("torch", kind) for kind, name in STORAGE_DTYPE.items() if name == dtype)
+    storage = Storage(dtype, "", "cpu", Held(array.reshape(-1).view("u1")), kind)
+    strides = tuple(step // array.itemsize for step in array.strides)
+    return Tensor(storage, 0, array.shape, strides, Global("torch._utils", "_rebuild_tensor_v2"), (False, Ordered()))
+
+
+def _range(stub: Stub) -> Value:
+    if not (1 <= len(stub.args) <= 3 and all(type(n) is int for n in stub.args)):
+        raise NotPlain
+    try:
+        numbers = range(*stub.args)
+        if len(numbers) > LONGEST:
+            raise NotPlain
+    except (ValueError, OverflowError):
+        raise NotPlain from None
+    return list(numbers)
+
+
+def _moment(stub: Stub) -> Value:
+    """A date or a time as text (ISO 8601); a duration in seconds."""
+    kind: Any = getattr(datetime, stub.typename.rpartition(".")[2])
+    args = tuple(bytes_in(part) or part for part in stub.args)
+    if not all(type(part) in (bytes, int) for part in args):
+        raise NotPlain
+    try:
+        made = kind(*args)
+    except (TypeError, ValueError, OverflowError):
+        raise NotPlain from None
+    return made.total_seconds() if isinstance(made, datetime.timedelta) else made.isoformat()
+
+
+def _first(stub: Stub) -> Value:
+    """The one argument, a collection."""
+    if len(stub.args) != 1 or not isinstance(stub.args[0], list | tuple | set):
+        raise NotPlain
+    return stub.args[0]
+
+
+PLAIN: tuple[tuple[re.Pattern[str], Callable[[Stub], Value]], ...] = tuple(
+    (re.compile(pattern), rule)
+    for pattern, rule in (
+        (r"omegaconf\..*", _omegaconf),
+        (r"pathlib(\._local)?\.(Pure)?(Posix|Windows)?Path", _path),
+        (r"numpy\.dtype", _numpy_name),
+        (r"numpy\.(_core|core)\.multiarray\.scalar", _numpy_scalar),
+        (r"numpy\.(_core|core)\.multiarray\._reconstruct", _numpy_array),
+        (r"(__builtin__|builtins)\.(x?range)", _range),
+        (r"(__builtin__|builtins)\.frozenset", lambda stub: set(_first(stub))),
+        (r"(__builtin__|builtins)\.(list|tuple)", _first),
+        (r"collections\.defaultdict", lambda stub: dict(stub.entries)),
+        (r"collections\.deque", lambda stub: list(stub.items)),
+        (r"datetime\.(datetime|date|time|timedelta)", _moment),
+        (r"torch\._tensor\._rebuild_from_type(_v2)?|torch\._utils\._rebuild_\w+", lambda stub: _refuse()),
+    )
+)
+"""What stands for the objects of a class, by the name of the class or of the function that makes them."""
+
+
+def _refuse() -> Value:
+    raise NotPlain

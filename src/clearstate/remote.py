@@ -1,0 +1,148 @@
+"""Files elsewhere (``s3://``, ``gs://``, ``hf://``, ``memory://``): fetched before they are read, delivered once whole.
+
+What can be reached is what fsspec reaches; it is imported when an address comes up, and only then.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from .errors import ClearstateError, FormatError
+
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(::[A-Za-z0-9+.-]+)*://")
+"""How an address begins, and no path does."""
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Whether this is an address, and no path.
+
+    >>> is_remote("s3://models/net.pt"), is_remote("models/net.pt"), is_remote("C:/net.pt")
+    (True, False, False)
+    """
+    return ADDRESS.match(os.fspath(path)) is not None
+
+
+def here(path: str | os.PathLike[str]) -> AbstractContextManager[str]:
+    """The path of a file on this machine: itself, or that of a copy of what is elsewhere.
+
+    >>> with here("model.t7") as path:
+    ...     path
+    'model.t7'
+    """
+    return fetched(os.fspath(path)) if is_remote(path) else nullcontext(os.fspath(path))
+
+
+@contextmanager
+def fetched(address: str) -> Iterator[str]:
+    """A copy of the file for the time of the block; of the index of shards, with all that it names beside it.
+
+    Raises:
+        ClearstateError: fsspec, or what it needs for such addresses, is not installed.
+        OSError: there is no such file, or it cannot be reached. All that is raised names the address.
+
+    >>> import fsspec
+    >>> with fsspec.open("memory://models/net.pt", "wb") as file:
+    ...     _ = file.write(b"x")
+    >>> with fetched("memory://models/net.pt") as path:
+    ...     os.path.basename(path), os.path.getsize(path)
+    ('net.pt', 1)
+    """
+    system, place = _system(address)
+    with _folder() as folder:
+        local = os.path.join(folder, posixpath.basename(place))
+        with _named(folder, posixpath.dirname(address)):
+            _get(system, place, local, address)
+            from .inspecting import shards
+
+            for name in shards(local):
+                beside = posixpath.join(posixpath.dirname(place), name)
+                _get(system, beside, os.path.join(folder, name), posixpath.join(posixpath.dirname(address), name))
+            yield local
+
+
+@contextmanager
+def delivered(address: str) -> Iterator[str]:
+    """A place for a new file; what was written there, and beside it, is sent when the block ends well.
+
+    >>> import fsspec
+    >>> with delivered("memory://models/new.pt") as path, open(path, "wb") as file:
+    ...     _ = file.write(b"xyz")
+    >>> fsspec.filesystem("memory").size("/models/new.pt")
+    3
+    """
+    system, place = _system(address)
+    above = posixpath.dirname(place)
+    with _folder() as folder, _named(folder, posixpath.dirname(address)):
+        yield os.path.join(folder, posixpath.basename(place))
+        for name in sorted(os.listdir(folder)):
+            system.makedirs(above, exist_ok=True)
+            system.put_file(os.path.join(folder, name), posixpath.join(above, name))
+
+
+def found(pattern: str, suffixes: tuple[str, ...]) -> list[str]:
+    """The addresses that a pattern, or a folder (all in it with these endings), stands for; else the address itself.
+
+    >>> import fsspec
+    >>> fsspec.filesystem("memory").pipe("/nets/a.pt", b"x")
+    >>> found("memory://nets/*.pt", (".pt",)), found("memory://nets", (".pt",))
+    (['memory://nets/a.pt'], ['memory://nets/a.pt'])
+    """
+    system, place = _system(pattern)
+    scheme = pattern[: pattern.index("://") + 3]
+    if any(sign in place for sign in "*?["):
+        names = sorted(str(name) for name in system.glob(place))
+    elif system.isdir(place):
+        names = sorted(str(name) for name in system.find(place) if str(name).lower().endswith(suffixes))
+    else:
+        return [pattern]
+    if not names:
+        raise ClearstateError(f"no file matches {pattern}")
+    return [scheme + name.lstrip("/") for name in names]
+
+
+def _folder() -> AbstractContextManager[str]:
+    import tempfile
+
+    return tempfile.TemporaryDirectory(prefix="clearstate-")
+
+
+def _system(address: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+    except ImportError:
+        raise ClearstateError(f"{address}: reading from there needs fsspec: pip install clearstate[remote]") from None
+    try:
+        system, place = fsspec.core.url_to_fs(address)
+    except (ImportError, ValueError) as error:
+        raise ClearstateError(f"{address}: {error}") from None
+    return system, place
+
+
+def _get(system: Any, place: str, local: str, address: str) -> None:
+    try:
+        system.get_file(place, local)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(error.errno or 2, "no such file", address) from None
+
+
+@contextmanager
+def _named(folder: str, address: str) -> Iterator[None]:
+    """Says the address where an error says the name of the folder that stands for it."""
+    try:
+        yield
+    except FormatError as error:
+        if error.path is not None:
+            error.path = os.fspath(error.path).replace(folder, address)
+        raise
+    except ClearstateError as error:
+        error.args = tuple(part.replace(folder, address) if isinstance(part, str) else part for part in error.args)
+        raise
+    except OSError as error:
+        if isinstance(error.filename, str):
+            error.filename = error.filename.replace(folder, address)
+        raise

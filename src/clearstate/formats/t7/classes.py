@@ -161,7 +161,7 @@ BASES = ("nn.Module", "nn.Criterion")
 _own: dict[str, ClassEntry] = {}
 _added: dict[str, list[ClassEntry]] = {}
 _resolved: dict[str, ClassEntry] = {}
-_ROOMS = ("nn", "criterions", "nngraph", "cudnn", "cunn", "inn", "dpnn", "rnn")
+_ROOMS = ("nn", "criterions", "nngraph", "cudnn", "cunn", "inn", "dpnn", "rnn", "w2nn", "fast_neural_style")
 _loaded = False
 
 

@@ -10,18 +10,32 @@ where it is. Nothing is imported before a file asks for it.
 from __future__ import annotations
 
 from ..registry import register
+from ..stateful import CLASSES
 
 PACKS: dict[str, str] = {
+    "cudnn_rnn": "cudnn.BGRU cudnn.BLSTM cudnn.GRU cudnn.LSTM cudnn.RNN cudnn.RNNReLU cudnn.RNNTanh",
     "dpnn": "nn.CategoricalEntropy nn.Clip nn.Inception nn.ReverseTable nn.Serial nn.SpatialFeatNormalization",
+    "fast_neural_style": "nn.DeepDreamLoss nn.GramMatrix nn.InstanceNormalization nn.ShaveImage nn.TotalVariation",
+    "inn": (
+        "inn.ConstAffine inn.MeanSubtraction inn.ROIPooling inn.SpatialConstAffine inn.SpatialPyramidPooling "
+        "inn.SpatialStochasticPooling"
+    ),
     "rnn": (
         "nn.AbstractRecurrent nn.AbstractSequencer nn.BiSequencer nn.BiSequencerLM nn.CopyGrad nn.ExpandAs nn.FastLSTM "
         "nn.GRU nn.LSTM nn.LinearNoBias nn.LookupTableMaskZero nn.MaskZero nn.MaskZeroCriterion nn.NormStabilizer "
         "nn.Recurrence nn.Recurrent nn.Recursor nn.Repeater nn.RepeaterCriterion nn.SAdd nn.SeqBRNN nn.SeqGRU "
         "nn.SeqLSTM nn.SeqLSTMP nn.SeqReverseSequence nn.Sequencer nn.SequencerCriterion nn.TrimZero"
     ),
+    "w2nn": (
+        "w2nn.AuxiliaryLossTable w2nn.ClippedMSECriterion w2nn.ClippedWeightedHuberCriterion w2nn.DepthExpand2x "
+        "w2nn.EdgeFilter w2nn.GradWeight w2nn.InplaceClip01 w2nn.L1Criterion w2nn.LBPCriterion w2nn.LeakyReLU "
+        "w2nn.PSNRCriterion w2nn.Print w2nn.PrintTable w2nn.RandomBinaryConvolution w2nn.SSIMCriterion w2nn.ScaleTable "
+        "w2nn.ShakeShakeTable w2nn.WeightedMSECriterion"
+    ),
 }
 """The classes of each pack, by the module here that has them."""
 
 for _pack, _names in PACKS.items():
     for _name in _names.split():
-        register(_name, f"{__name__}.{_pack}:{_name.rpartition('.')[2]}")
+        if _name not in CLASSES:  # a user's own stays
+            register(_name, f"{__name__}.{_pack}:{_name.rpartition('.')[2]}")

@@ -8,12 +8,24 @@
 True
 """
 
-from .formats.t7.backends import CannotConvert, Changed, Left, Way, backends, one_way, pair, reads, route, ways, without
+from .formats.t7.backends import (
+    CannotConvert,
+    Changed,
+    Refused,
+    Way,
+    backends,
+    one_way,
+    pair,
+    reads,
+    route,
+    ways,
+    without,
+)
 
 __all__ = [
     "CannotConvert",
     "Changed",
-    "Left",
+    "Refused",
     "Way",
     "backends",
     "one_way",

@@ -15,7 +15,7 @@ from .roles import Role
 
 if TYPE_CHECKING:
     from .formats.t7 import File
-    from .formats.t7.backends import Changed, Left
+    from .formats.t7.backends import Changed, Refused
     from .formats.t7.backends_types import Device, DType
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Converted:
     """
 
     changed: tuple[Changed, ...] = ()
-    left: tuple[Left, ...] = ()
+    left: tuple[Refused, ...] = ()
     tensors: tuple[tuple[str, str, int], ...] = ()
     notes: tuple[str, ...] = ()
     path: str | None = None
@@ -221,6 +221,8 @@ def convert_graph(root: Any, how: How) -> Converted:
         made.carry_out()
     clear(root, {Role.TRANSIENT, Role.SLACK})
     tensors = retype(root, how.device, how.dtype)
+    if how.device == "cpu":
+        clear(root, {Role.TRANSIENT})  # what a constructor leaves is of another class there
     changed = tuple(each for made in plans for each in made.changed)
     notes = tuple(note for made in plans for note in made.notes)
     return Converted(

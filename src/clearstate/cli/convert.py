@@ -13,7 +13,7 @@ from .drawing import Line, Part, counted, say, screen, wrapped
 from .files import long_size, readable, sentence
 
 if TYPE_CHECKING:
-    from clearstate.backends import Left
+    from clearstate.backends import Refused
 
 
 def convert(
@@ -91,7 +91,7 @@ def _row(count: int, before: str, after: str) -> Line:
     return [Part(f"  {count:>6,}  {before} → "), Part(after, "stays")]
 
 
-def _left(each: Left) -> list[Line]:
+def _left(each: Refused) -> list[Line]:
     return [
         [Part(f"  {each.path or 'the model itself'}", "strong"), Part(f" ({each.typename})")],
         *wrapped(each.reason, screen().width, "    ", "    "),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from ..formats.t7 import backends as pairs
-from ..formats.t7.backends import CannotConvert, Left
+from ..formats.t7.backends import CannotConvert, Refused
 from ..formats.t7.objects import Value
 from .fields import Form
 from .packages import meant
@@ -56,7 +56,7 @@ def convert(module: torch.nn.Module, to: str, *, partial: bool = False) -> None:
             _take_over(live, made)
 
 
-def _other_class(graph: Value, modules: dict[int, Stateful], plan: pairs.Plan) -> list[Left]:
+def _other_class(graph: Value, modules: dict[int, Stateful], plan: pairs.Plan) -> list[Refused]:
     """Modules that the backend's class is another one of nn's than they are: a live one cannot become that."""
     left = []
     classes = plan.classes()
@@ -64,7 +64,7 @@ def _other_class(graph: Value, modules: dict[int, Stateful], plan: pairs.Plan) -
         name, live = classes.get(id(obj)), modules.get(id(obj))
         if name is not None and live is not None and meant(name) != type(live).typename:
             reason = f"{name} is another class in Python, {meant(name)}; convert the file, and load that"
-            left.append(Left(str(path or ""), obj.typename, reason))
+            left.append(Refused(str(path or ""), obj.typename, reason))
     return left
 
 

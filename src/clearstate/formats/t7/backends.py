@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ...errors import ClearstateError
 from ...roles import Role
-from .classes import lookup
+from .classes import Left, lookup
 from .clear import LINKED, fresh_value
 from .objects import Function, Object, Storage, Table, Tensor, Value, has_header
 from .survey import Edge, Path, Place, edges, path_below
@@ -63,7 +63,7 @@ class Step(NamedTuple):
     way: Way
 
 
-class Left(NamedTuple):
+class Refused(NamedTuple):
     """A module that cannot be expressed: where it is, its class, and why."""
 
     path: str
@@ -89,7 +89,7 @@ class CannotConvert(ClearstateError):
         left: the modules.
     """
 
-    def __init__(self, left: Sequence[Left], what: str) -> None:
+    def __init__(self, left: Sequence[Refused], what: str) -> None:
         self.left = tuple(left)
         told = "; ".join(map(str, self.left[:3]))
         more = f"; and {len(left) - 3:,} more" if len(left) > 3 else ""
@@ -252,7 +252,7 @@ class Plan:
     """
 
     changed: tuple[Changed, ...] = ()
-    left: tuple[Left, ...] = ()
+    left: tuple[Refused, ...] = ()
     notes: tuple[str, ...] = ()
     _to_do: list[tuple[Object, Object]] = field(default_factory=list)
 
@@ -307,7 +307,7 @@ def plan(root: Value, to: str) -> Plan:
         raise ValueError(f"there is no backend {to!r}; there are {', '.join(backends())}")
     made = Plan()
     changed: list[Changed] = []
-    left: list[Left] = []
+    left: list[Refused] = []
     notes: dict[str, None] = {}
     views = Views()
     found = list(objects(root, lambda obj: route(obj.typename, to) is None))
@@ -316,13 +316,13 @@ def plan(root: Value, to: str) -> Plan:
         steps = route(obj.typename, to)
         if steps is None:
             reason = _none.get(obj.typename, f"no class of {NN} is known that means the same")
-            left.append(Left(str(path or ""), obj.typename, reason))
+            left.append(Refused(str(path or ""), obj.typename, reason))
         elif steps and type(obj.state) is Table:
             new = Object(obj.typename, Table(obj.state), version=obj.version, header=obj.header)
             refused = (_refused(new, step, views, notes) for step in steps)
             reason = held.get(id(obj)) or next(filter(None, refused), "")
             if reason:
-                left.append(Left(str(path or ""), obj.typename, reason))
+                left.append(Refused(str(path or ""), obj.typename, reason))
             else:
                 changed.append(Changed(str(path or ""), obj.typename, new.typename))
                 made._to_do.append((obj, new))
@@ -349,8 +349,9 @@ def _refused(obj: Object, step: Step, views: Views, notes: dict[str, None]) -> s
     note = way.note(fields) if way.note is not None else None
     if note is not None:
         notes[f"{step.target}: {note}"] = None
-    for name in entry.transient if entry else ():
-        fields.pop(name, None)
+    for name, fresh in entry.transient.items() if entry else ():
+        if fresh.left is not Left.TEMPLATE:
+            fields.pop(name, None)
     if way.change is not None:
         way.change(fields, views)
     for name in way.drop.split():
@@ -396,14 +397,19 @@ def objects(root: Value, closed: Callable[[Object], bool] = _never) -> Iterator[
 
 
 def walk(
-    root: Value, closed: Callable[[Object], bool] = _never, stop: Callable[[Object], bool] = _never
+    root: Value,
+    closed: Callable[[Object], bool] = _never,
+    stop: Callable[[Object], bool] = _never,
+    *,
+    work: bool = False,
 ) -> Iterator[tuple[Path | None, Edge, Object | None]]:
-    """Everything that work did not leave behind, each once: its path, the edge it is met by, whose field it is.
+    """Everything in a graph, each once: its path, the edge it is met by, whose field it is.
 
     Args:
         root: the graph.
         closed: says of an object that only its ``modules`` are gone into.
         stop: says of an object that it is not gone into at all.
+        work: also what work left behind.
     """
     seen: set[int] = set()
     alive: list[Value] = []
@@ -422,7 +428,9 @@ def walk(
             continue
         below = []
         for step in edges(value, edge.entry, edge.prefix):
-            if step.role is Role.TRANSIENT or (holder is not None and step.key != "modules" and closed(holder)):
+            if (step.role is Role.TRANSIENT and not work) or (
+                holder is not None and step.key != "modules" and closed(holder)
+            ):
                 continue
             below.append((path_below(path, step.key), step, holder if step.table is not None else None))
         stack.extend(reversed(below))

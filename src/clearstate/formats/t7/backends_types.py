@@ -14,11 +14,13 @@ from typing import Literal
 import numpy as np
 
 from ...errors import ClearstateError
+from ...roles import Role
 from ..data import Array, Data, Held
-from .backends import walk
+from .backends import renew, walk
 from .backends_cudnn import KEPT_AS_FLOAT
 from .classes import entry_for
 from .objects import Object, Storage, Table, Tensor, Value, element_type, numeric_class, storage_of
+from .survey import Edge
 
 Device = Literal["cpu", "cuda"]
 DType = Literal["float", "double", "half"]
@@ -111,14 +113,15 @@ def fits(root: Value, device: Device | None, dtype: DType | None, classes: Mappi
     """
     check(device, dtype)
     if dtype is not None:
-        _Due(root, device, dtype, classes or {}).check()
+        _Due(root, device, dtype, classes or {}, work=False).check()
 
 
 def retype(root: Value, device: Device | None = None, dtype: DType | None = None) -> dict[tuple[str, str], int]:
     """Makes the tensors of an object graph those of a device, or of a floating type, in place.
 
     To the CPU goes everything. To a GPU go tensors of floats, and other tensors that modules have; sizes, and indices
-    in plain tables, stay. What is inside an ``nn.DontCast`` keeps its type, as in Torch7, and stays off the GPU.
+    in plain tables or left by work, stay. What is inside an ``nn.DontCast`` keeps its type, as in Torch7, and stays
+    off the GPU.
 
     Args:
         root: anything that `load` returns.
@@ -141,15 +144,44 @@ def retype(root: Value, device: Device | None = None, dtype: DType | None = None
     check(device, dtype)
     if device is None and dtype is None:
         return {}
-    due = _Due(root, device, dtype, {})
+    due = _Due(root, device, dtype, {}, work=True)
     due.check()
-    return due.carry_out()
+    counts = due.carry_out()
+    if device is not None:
+        _remake(root, device)
+    return counts
+
+
+INDICES = {"_sorted": "torch.CudaLongTensor", "_indices": "torch.CudaLongTensor"}
+ON_GPU: Mapping[str, Mapping[str, str]] = {
+    "nn.LookupTable": {**INDICES, "_count": "torch.CudaLongTensor", "_input": "torch.CudaLongTensor"},
+    "nn.CosineEmbeddingCriterion": {"_idx": "torch.CudaTensor"},
+    "nn.MaskedSelect": dict.fromkeys(("_maskIndices", "_maskIndexBuffer", "_gradMask"), "torch.CudaTensor"),
+}
+"""Empty tensors that classes make anew in their ``type``, when they go to a GPU; no later forward does."""
+
+
+def _remake(root: Value, device: Device) -> None:
+    """Work buffers of whole numbers, whose class depends on the device."""
+    for _, edge, _ in walk(root, stop=_dont_cast):
+        value = edge.value
+        made = ON_GPU.get(value.typename) if isinstance(value, Object) else None
+        if made is None or not isinstance(value.state, Table):
+            continue
+        if device == "cuda":
+            value.state.update((name, Tensor(typename)) for name, typename in made.items())
+        else:
+            for name in made:
+                value.state.pop(name, None)
+            renew(value)
 
 
 class _Due:
     """What each tensor and storage is to be, found before any of them is changed."""
 
-    def __init__(self, root: Value, device: Device | None, dtype: DType | None, classes: Mapping[int, str]) -> None:
+    def __init__(
+        self, root: Value, device: Device | None, dtype: DType | None, classes: Mapping[int, str], *, work: bool
+    ) -> None:
         self.dtype = dtype
         self.classes = classes
         self.tensors: list[tuple[Tensor, str]] = []
@@ -157,11 +189,12 @@ class _Due:
         self.strings: list[tuple[Table, str, str]] = []
         bare: list[Storage] = []
         pinned = _inside_dont_cast(root)
-        for path, edge, owner in walk(root):
+        for path, edge, owner in walk(root, work=work):
             value = edge.value
-            how = (None if device == "cuda" else device, None) if id(value) in pinned else (device, dtype)
+            stays = id(value) in pinned or (isinstance(value, Object) and _dont_cast(value))
+            how = (None if device == "cuda" else device, None) if stays else (device, dtype)
             if isinstance(value, Tensor):
-                name = self._class_of(value, owner, edge.key, how)
+                name = self._class_of(value, owner, edge, how)
                 if name != value.typename:
                     self.tensors.append((value, name))
                 if value.storage is not None:
@@ -179,15 +212,16 @@ class _Due:
                 self.storages[id(storage), renamed(storage.typename, to, None)] = storage, ""
 
     def _class_of(
-        self, tensor: Tensor, owner: Object | None, key: object, how: tuple[Device | None, DType | None]
+        self, tensor: Tensor, owner: Object | None, edge: Edge, how: tuple[Device | None, DType | None]
     ) -> str:
         device, dtype = how
         numeric = numeric_class(tensor.typename)
         whole = numeric is not None and numeric[0] not in FLOATING
-        if device == "cuda" and whole and (owner is None or entry_for(owner.typename, owner.fields) is None):
+        of_module = owner is not None and entry_for(owner.typename, owner.fields) is not None
+        if device == "cuda" and whole and (not of_module or edge.role is Role.TRANSIENT):
             device = None
         name = renamed(tensor.typename, device, dtype)
-        if owner is not None and self._keeps_float(owner) and key not in ("output", "gradInput"):
+        if owner is not None and self._keeps_float(owner) and edge.key not in ("output", "gradInput"):
             name = name.replace("Half", "" if "Cuda" in name else "Float")
         return name
 
@@ -197,7 +231,7 @@ class _Due:
     def _note_strings(self, module: Object, how: tuple[Device | None, DType | None]) -> None:
         for key, text in module.state.items():
             if isinstance(text, str) and text.endswith("Tensor") and numeric_class(text) is not None:
-                name = renamed(text, *((how[0], None) if key == "moduleType" else how))
+                name = renamed(text, *how)
                 if self._keeps_float(module):
                     name = name.replace("Half", "" if "Cuda" in name else "Float")
                 self.strings.append((module.state, key, name))
@@ -244,8 +278,12 @@ class _Due:
 
 def _inside_dont_cast(root: Value) -> frozenset[int]:
     """What is met inside an ``nn.DontCast`` only."""
-    outside = {id(edge.value) for _, edge, _ in walk(root, stop=_dont_cast)}
-    return frozenset(id(edge.value) for _, edge, _ in walk(root)) - outside
+    within = [edge.value for _, edge, _ in walk(root) if isinstance(edge.value, Object) and _dont_cast(edge.value)]
+    if not within:
+        return frozenset()
+    outside = {id(edge.value) for _, edge, _ in walk(root, stop=_dont_cast, work=True)}
+    inside = {id(edge.value) for obj in within for _, edge, _ in walk(obj.get("modules"), work=True)}
+    return frozenset(inside - outside)
 
 
 def _dont_cast(obj: Object) -> bool:

@@ -1,0 +1,113 @@
+"""Every layer that Torch7 recorded gives Torch7's numbers as stock PyTorch too, to 1e-10 in double."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import clearstate as cs
+from clearstate.export.convert import export
+from clearstate.nn import Criterion
+from clearstate.nn.ownership import mapped, tensors
+from clearstate.nn.stateful import Stateful
+from tests.nn.recorded import Recorded, all_cases, assert_close, read
+
+pytestmark = pytest.mark.filterwarnings("default")
+
+NOT_MAPPABLE = {
+    "SpatialMaxUnpooling-1": "the recording is of the layer alone, without the pooling whose indices it takes",
+    "SpatialMaxUnpooling-2": "the recording is of the layer alone, without the pooling whose indices it takes",
+    "VolumetricMaxUnpooling-1": "the recording is of the layer alone, without the pooling whose indices it takes",
+    "VolumetricMaxUnpooling-2": "the recording is of the layer alone, without the pooling whose indices it takes",
+}
+"""Recorded modules that cannot be converted, and why; `test_unpooling` has them in nets."""
+
+DRAWN = frozenset(("Dropout", "RReLU", "SpatialDropout", "VolumetricDropout", "WhiteNoise"))
+"""Classes whose recorded output is one draw: in evaluation, where they do not draw, they equal ours."""
+
+STATISTICS = frozenset(("BatchNormalization", "SpatialBatchNormalization", "VolumetricBatchNormalization"))
+"""Classes whose output is another in training: the recording is in one of the two modes."""
+
+
+NEARLY = {"Euclidean": 1e-6}
+"""Classes whose gradient in Torch7 is not the derivative, by a little that it adds to a distance."""
+
+
+def is_criterion(name: str) -> bool:
+    return "Criterion" in name
+
+
+MODULES = [name for name in all_cases() if not is_criterion(name)]
+
+
+def recorded(name: str) -> Recorded:
+    case = read(name, draws=False)
+    assert not isinstance(case.module, Criterion)
+    return case
+
+
+def gradients(net: Any, input: Any, weights: Any) -> list[Any]:
+    """The gradients of an input's tensors, zero where nothing is learnt from them."""
+    leaves: list[Any] = []
+
+    def leaf(tensor: Any) -> Any:
+        if not tensor.is_floating_point():
+            return tensor
+        leaves.append(tensor.detach().clone().requires_grad_())
+        return leaves[-1] * 1
+
+    outputs = tensors(net(mapped(input, leaf)))
+    pairs = [(o, g.reshape(o.shape)) for o, g in zip(outputs, tensors(weights), strict=True) if o.requires_grad]
+    if not pairs or not leaves:
+        return [torch.zeros_like(each) for each in leaves]
+    found = torch.autograd.grad([o for o, _ in pairs], leaves, [w for _, w in pairs], allow_unused=True)
+    return [torch.zeros_like(each) if grad is None else grad for each, grad in zip(leaves, found, strict=True)]
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name not in NOT_MAPPABLE])
+def test_a_recorded_module_as_stock_pytorch_gives_torch7s_output_and_gradient(name: str) -> None:
+    case = recorded(name)
+    exported = export(case.module, case.input)
+    assert not [type(m) for m in exported.net.modules() if isinstance(m, Stateful)]
+    assert exported.net.training == case.module.training
+    kind = name.rpartition("-")[0]
+    if kind in DRAWN:
+        due: Any = case.module.eval()(case.input)
+        assert_close(exported.net.eval()(case.input), due, "output in evaluation")
+        return
+    modes = [case.module.training] if kind in STATISTICS else [False, True]
+    for mode in modes:
+        made = exported.net.train(mode)(case.input)
+        assert_close(made, case.output, f"output ({'training' if mode else 'evaluation'})", case.within)
+    if case.grad_input not in ([], None):
+        exported.net.train(case.module.training)
+        pairs = zip(tensors(case.grad_input), tensors(case.input), strict=True)
+        due = [grad for grad, x in pairs if x.is_floating_point()]
+        within = NEARLY.get(kind, case.within)
+        assert_close(gradients(exported.net, case.input, case.grad_output), due, "gradient of the input", within)
+
+
+@pytest.mark.parametrize("name", sorted(NOT_MAPPABLE))
+def test_what_cannot_be_converted_alone_says_so(name: str) -> None:
+    case = recorded(name)
+    with pytest.raises(cs.ConversionError, match="the pooling it belongs to"):
+        cs.to_stock(case.module, case.input)
+
+
+@pytest.mark.parametrize("name", ["Dropout-1", "Dropout-2", "SpatialDropout-1", "VolumetricDropout-1", "WhiteNoise-1"])
+def test_a_layer_that_draws_draws_as_torch7s_does(name: str) -> None:
+    """Share, scale and mean of the draws are those of the class: of many draws, the mean and the spread agree."""
+    case = recorded(name)
+    stock = cs.to_stock(case.module, case.input).train()
+    module = case.module.train()
+    x = torch.ones_like(case.input)
+
+    def drawn(net: Any) -> Any:
+        torch.manual_seed(0)
+        return torch.stack([net(x) for _ in range(1000)])
+
+    ours, theirs = drawn(stock), drawn(module)
+    torch.testing.assert_close(ours.mean(), theirs.mean(), rtol=0.05, atol=0.02)
+    torch.testing.assert_close(ours.std(), theirs.std(), rtol=0.05, atol=0.02)

@@ -5,6 +5,7 @@ Each net is converted on one sample and compared on another, of another batch si
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -43,7 +44,7 @@ def assert_same(net: Any, stock: Any, *samples: Any) -> None:
 def converted(net: Any, sample: Any) -> Any:
     """The net in double, and as stock PyTorch."""
     net.double().evaluate()
-    stock = cs.to_stock(net, sample)
+    stock: Any = cs.to_stock(net, sample)
     foreign = {type(m).__module__ for m in stock.modules()} - {"net"}
     assert all(name.startswith("torch.nn.") for name in foreign)
     return stock
@@ -208,7 +209,7 @@ VIEWS: dict[str, tuple[Make, Any]] = {
     "times a number": (lambda: nn.MulConstant(-0.5), torch.randn(5, 4)),
     "plus a vector": (lambda: nn.AddConstant(torch.randn(4).double()), torch.randn(5, 4)),
     "linear without a bias": (lambda: nn.Linear(4, 3, False), torch.randn(5, 4)),
-    "learned sum": (lambda: nn.CAdd(3, 1), torch.randn(5, 3, 4)),
+    "learned sum": (lambda: nn.CAdd(1, 3, 1), torch.randn(5, 3, 4)),
     "learned factor": (lambda: nn.CMul(1, 3, 1), torch.randn(5, 3, 4)),
     "learned factor of a batch": (lambda: nn.CMul(3, 4), torch.randn(5, 3, 4)),
     "bottle": (lambda: nn.Bottle(nn.Linear(4, 3)), torch.randn(5, 2, 4)),
@@ -237,7 +238,7 @@ def test_a_batch_of_another_size_goes_the_same_way(name: str) -> None:
     assert_same(net, stock, sample, like(sample, 7))
 
 
-@pytest.mark.parametrize("name", ["view", "reshape", "view with -1", "collapse", "narrow", "padding before", "sum"])
+@pytest.mark.parametrize("name", ["view", "reshape", "view with -1", "collapse", "padding before", "sum"])
 def test_what_is_no_batch_stays_none(name: str) -> None:
     make, sample = VIEWS[name]
     net, one = make(), sample[0].double()
@@ -337,20 +338,20 @@ def test_planes_are_dropped_whole_and_not_scaled_in_training() -> None:
 
 def test_the_rows_of_a_lookup_table_are_counted_from_zero() -> None:
     net = nn.Sequential().add(nn.LookupTable(6, 3, padding_value=0)).add(nn.Mean(1)).double()
-    stock = cs.to_stock(net, torch.tensor([[0, 5], [2, 1]]))
+    stock: Any = cs.to_stock(net, torch.tensor([[0, 5], [2, 1]]))
     indices = torch.tensor([[5, 0], [4, 4], [1, 2]])
     torch.testing.assert_close(stock(indices), net(indices))
     embedding = stock.get_submodule("embedding")
     torch.testing.assert_close(embedding.weight, net[0].weight)
     assert embedding.padding_idx == 0
-    floats = cs.to_stock(net, torch.tensor([[0.0, 5.0], [2.0, 1.0]]))
+    floats: Any = cs.to_stock(net, torch.tensor([[0.0, 5.0], [2.0, 1.0]]))
     torch.testing.assert_close(floats(indices.double()), net(indices))
 
 
 def test_rows_that_are_scaled_down_are_so_in_the_copy_only() -> None:
     net = nn.LookupTable(6, 3, max_norm=0.5)
     before = net.weight.clone()
-    stock = cs.to_stock(net, torch.tensor([[0, 5], [2, 1]]))
+    stock: Any = cs.to_stock(net, torch.tensor([[0, 5], [2, 1]]))
     assert torch.equal(net.weight, before)
     indices = torch.tensor([[3, 1]])
     torch.testing.assert_close(stock(indices), net(indices))
@@ -359,9 +360,8 @@ def test_rows_that_are_scaled_down_are_so_in_the_copy_only() -> None:
 def test_a_layer_that_works_in_place_is_seen_by_who_reads_its_input_later() -> None:
     """Torch7's ReLU(true) changes what an Identity beside it passes on: residual nets of 2016 rely on it."""
     block = nn.Sequential().add(nn.ReLU(True)).add(nn.Linear(4, 4))
-    net = (
-        nn.Sequential().add(nn.Linear(4, 4)).add(nn.ConcatTable().add(block).add(nn.Identity())).add(nn.CAddTable(True))
-    )
+    both = nn.ConcatTable().add(block).add(nn.Identity())
+    net = nn.Sequential().add(nn.Linear(4, 4)).add(both).add(nn.CAddTable(True))
     sample = torch.randn(3, 4).double()
     stock = converted(net, sample)
     assert_same(net, stock, sample, like(sample, 5))
@@ -384,7 +384,7 @@ def test_poolings_hand_their_indices_to_their_unpoolings() -> None:
 def test_frozen_parameters_stay_frozen() -> None:
     net = nn.Sequential().add(nn.Linear(3, 2)).add(nn.Linear(2, 2))
     net[0].weight.requires_grad_(False)
-    stock = cs.to_stock(net)
+    stock: Any = cs.to_stock(net)
     assert [p.requires_grad for p in stock.parameters()] == [False, True, True, True]
 
 
@@ -393,7 +393,7 @@ def test_each_layer_stays_in_its_mode_and_the_net_as_it_was() -> None:
     net.train()
     net[0].eval()
     kept = {name: tensor.clone() for name, tensor in net.state_dict().items()}
-    stock = cs.to_stock(net, torch.randn(2, 2, 3, 3))
+    stock: Any = cs.to_stock(net, torch.randn(2, 2, 3, 3))
     assert [m.training for m in stock.get_submodule("layers")] == [False, True, True]
     assert stock.training
     assert [m.training for m in net] == [False, True, True]
@@ -410,29 +410,23 @@ def test_a_module_used_twice_is_made_once() -> None:
     sample = torch.randn(3, 4).double()
     stock = converted(net, sample)
     assert_same(net, stock, sample)
-    assert len(list(stock.children())) == 1 or sum(isinstance(m, torch.nn.Linear) for m in stock.modules()) == 1
+    assert sum(isinstance(m, torch.nn.Linear) for m in stock.modules()) == 1
 
 
 def test_parameters_that_are_one_stay_one() -> None:
-    net = (
-        nn.Sequential().add(nn.Linear(4, 4)).add(nn.Tanh()).add(nn.Linear(4, 4)).add(nn.SpatialConvolution(1, 2, 3, 3))
-    )
-    net.remove()
+    net = nn.Sequential().add(nn.Linear(4, 4)).add(nn.Tanh()).add(nn.Linear(4, 4))
     net[2].share(net[0], "weight")
-    stock = cs.to_stock(net)
-    layers = stock.get_submodule("layers")
+    stock: Any = cs.to_stock(net)
+    layers: Any = stock.get_submodule("layers")
     assert layers[0].weight is layers[2].weight
     assert layers[0].bias is not layers[2].bias
     assert len(list(stock.parameters())) == 3
 
 
 def test_a_stock_net_copies_pickles_its_state_and_compiles(tmp_path: Any) -> None:
-    import copy
-
-    net = (
-        nn.Sequential().add(nn.Linear(4, 3)).add(nn.ConcatTable().add(nn.Tanh()).add(nn.Sigmoid())).add(nn.CAddTable())
-    )
-    stock = cs.to_stock(net)
+    both = nn.ConcatTable().add(nn.Tanh()).add(nn.Sigmoid())
+    net = nn.Sequential().add(nn.Linear(4, 3)).add(both).add(nn.CAddTable())
+    stock: Any = cs.to_stock(net)
     x = torch.randn(2, 4)
     twin = copy.deepcopy(stock)
     torch.save(stock.state_dict(), tmp_path / "x.pt")

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..formats import t7
+from ..formats.t7.classes import lookup
 from .checks import expect
 from .fields import Fields, plain
 from .handover import give
@@ -106,8 +107,8 @@ class _MaxPooling(_Pooling):
 
     def to_object(self, obj: Any, writing: Any) -> None:
         super().to_object(obj, writing)
-        indices = self.indices
-        if indices.numel():
+        indices, entry = self.indices, lookup(self.typename)
+        if indices.numel() and entry is not None and "indices" in entry.transient:  # cudnn's has none
             obj.state["indices"] = t7.Tensor.of(self.in_file(indices.cpu()).numpy(), "torch.LongTensor")
 
     def from_file(self, indices: Tensor) -> Tensor:

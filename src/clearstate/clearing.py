@@ -227,8 +227,9 @@ def clear_file(
     file = open_path(name, long_size=long_size)
     door = door_of(file)
     before = door.inventory(file)
-    done = tuple(door.change(file, changes))
-    made = door.aimed(file, name if target is None else target)
+    done = door.change(file, changes)
+    made, homeless = door.aimed(file, name if target is None else target)
+    done = (*done, *homeless)
     if target is None or dry_run:
         return Cleared(before, door.inventory(made, door.size(made)), None, done)
 

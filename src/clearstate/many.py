@@ -138,20 +138,21 @@ def _on_cluster(
     begin: Callable[[int], None] | None,
 ) -> Iterator[Outcome]:
     try:
-        from distributed import Client, as_completed
+        import distributed
     except ImportError:
         raise ClearstateError("--dask needs dask.distributed: pip install clearstate[dask]") from None
     try:
-        client = Client(address, timeout="10s", set_as_default=False)
+        client: Any = distributed.Client(address, timeout="10s", set_as_default=False)
     except (OSError, ValueError) as error:
         raise ClearstateError(f"no scheduler of Dask answers at {address}: {error}") from None
+    completed: Any = distributed.as_completed
     with client:
         futures = {}
         for number, call in enumerate(calls):
             if begin is not None:
                 begin(number)
             futures[client.submit(_there, tuple(before), number, function, dict(call), pure=False)] = number
-        for future in as_completed(list(futures)):
+        for future in completed(list(futures), loop=client.loop):
             lost = future.exception()
             if isinstance(lost, Exception):
                 yield Outcome(futures[future], error=lost)

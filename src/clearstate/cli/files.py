@@ -109,7 +109,7 @@ def _fixed_folder(pattern: str) -> str:
 
 
 def readable(path: str) -> str:
-    """The path, if it is that of a file.
+    """The path, if it is that of a file, or of a folder with the index of a model's shards.
 
     Raises:
         ClearstateError: it is something else.
@@ -119,6 +119,8 @@ def readable(path: str) -> str:
         return path
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
+        if _sharded(path, os.listdir(path))[0]:
+            return path
         raise cs.ClearstateError(f"{path} is a directory, not a file")
     if not stat.S_ISREG(mode):
         raise cs.ClearstateError(f"{path} is a pipe or a device; save what it gives in a file first")

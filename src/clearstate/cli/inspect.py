@@ -45,6 +45,9 @@ GLOSS = {
 }
 """What each role is, in a few words."""
 
+NO_MODEL = (*(role for role in cs.Role if role.droppable), cs.Role.METADATA)
+"""Roles that a file can have without a model in it."""
+
 WORDS = 38
 """Columns for such words with what adds that role to those that go."""
 
@@ -100,7 +103,8 @@ def report(inventory: cs.Inventory, on: Screen, *, everything: bool = False) -> 
     footer = [[], *_notes(inventory, width, everything), *_advice(inventory, freed, width)]
     if inventory.modules:
         rows = None if everything else max(on.height - len(lines) - len(footer) - 5, 8)
-        numbers = Part("  numbered from 1, as in Lua: (4) is modules[4]", "faint")
+        lua = "  numbered from 1, as in Lua: (4) is modules[4]" if inventory.kind.startswith("Torch7") else ""
+        numbers = Part(lua, "faint")
         lines += [[], [Part("Modules", "strong"), numbers], *drawn(forest(inventory), width, rows, DROPPED_BY_DEFAULT)]
     return [*lines, *footer]
 
@@ -176,7 +180,10 @@ def _advice(inventory: cs.Inventory, freed: int, width: int) -> list[Line]:
 
     if not freed:
         return [[Part("Nothing to clear: work left nothing behind here.")]]
-    stem, ending = os.path.splitext(inventory.source)
+    if not any(entry.bytes for entry in inventory.entries if entry.role not in NO_MODEL):
+        return [[Part("No model is in this file: all of it is what training left.")]]
+    name = inventory.source.removesuffix("/")
+    stem, ending = (name[:-8], name[-8:]) if name.endswith(".pth.tar") else os.path.splitext(name)
     command = f"clearstate clear {quoted(inventory.source)} -o {quoted(f'{stem}-cleared{ending}')}"
     text = f"Clearing saves {size_text(freed)} of {size_text(inventory.size)}:"
     if len(text) + 1 + cells(command) <= width:

@@ -51,7 +51,7 @@ class Tally:
         after = done.after.by_role()
         self.before.update(done.before.by_role())
         self.after.update(after)
-        self.notes.update(dict.fromkeys(done.before.notes))
+        self.notes.update(dict.fromkeys(done.after.notes))
         self.done.extend(f"{job.path}: {what}" if several else what for what in done.done)
         for role in NAMED:
             if not after.get(role):

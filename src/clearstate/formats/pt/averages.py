@@ -15,6 +15,7 @@ from ..changes import Use
 from .layouts import Layout, is_copy, is_module, layout_of, tensor_in
 from .models import Place, main_model, places
 from .objects import Stub, Tensor, Value
+from .prefixes import unwrapped
 
 PREFIXES = ("model_ema.", "ema_model.", "averaged_model.")
 """How names begin, among those of the model, of what an averaged copy holds."""
@@ -74,7 +75,7 @@ def choose(root: Value, use: Use) -> str:
 
     >>> root = {"model": {}, "model_ema": {"decay": 0.9}}
     >>> choose(root, "model"), root
-    ('model_ema, an averaged copy (EMA), went', {'model': {}})
+    ('the averaged copy (EMA) model_ema went', {'model': {}})
     """
     copies = averages(root)
     if not copies:
@@ -85,7 +86,7 @@ def choose(root: Value, use: Use) -> str:
     for copy in copies:
         for place in copy.entries.values():
             place.table.pop(place.key, None)
-    return f"{', '.join(copy.path for copy in copies)}, an averaged copy (EMA), {done}"
+    return f"the averaged copy (EMA) {', '.join(copy.path for copy in copies)} {done}"
 
 
 def _take(root: dict[Value, Value], copy: Average) -> str:
@@ -94,7 +95,7 @@ def _take(root: dict[Value, Value], copy: Average) -> str:
         root[keys[0] if keys else "model"] = copy.whole
         return "took the place of the model"
     own = {(id(place.table), place.key) for place in copy.entries.values()}
-    targets = {n: p for n, p in places(model).items() if (id(p.table), p.key) not in own}
+    targets = _bare({n: p for n, p in places(model).items() if (id(p.table), p.key) not in own})
     sources = _sources(copy, targets)
     used = {id(place.value) for place in sources.values()}
     left = [name for name, place in copy.tensors.items() if id(place.value) not in used and _is_array(place.value)]
@@ -104,22 +105,28 @@ def _take(root: dict[Value, Value], copy: Average) -> str:
     for name, place in sources.items():
         target = targets[name]
         target.table[target.key] = _in_place_of(target.value, place.value)
-    kept = sum(_is_array(place.value) for place in targets.values()) - len(sources)
-    return "took the place of the model" + (f", {kept} tensors of which it has no copy of" * bool(kept))
+    kept = sum(name not in sources and _is_array(place.value) for name, place in targets.items())
+    return "took the place of the model" + (f", {kept} tensors of which it does not have" * bool(kept))
 
 
 def _sources(copy: Average, names: Collection[str]) -> dict[str, Place]:
     """The copy's tensors by the model's names: under the step before them that gives most."""
+    tensors = _bare(copy.tensors)
     best: dict[str, Place] = {}
     for step in STEPS:
         found = {}
         for name in names:
             candidates = (name, name.replace(".", ""), name.removeprefix("model.").replace(".", ""))
-            place = next((copy.tensors[step + c] for c in candidates if step + c in copy.tensors), None)
+            place = next((tensors[step + c] for c in candidates if step + c in tensors), None)
             if place is not None and tensor_in(place.value) is not None:
                 found[name] = place
         best = max(best, found, key=len)
     return best
+
+
+def _bare(places: Mapping[str, Place]) -> dict[str, Place]:
+    """The same by the names without the steps of wrappers: the model may have been wrapped and its copy not."""
+    return {short: places[name] for name, short in unwrapped(places).items()}
 
 
 def _is_array(value: Value) -> bool:

@@ -37,7 +37,9 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
     _check_patterns(going, changes)
     for entry in going:
         entry.table.pop(entry.key, None)
-    done = [f"{entry.path} went, as asked" for entry in going if entry.role not in changes.drop]
+    asked = [entry.path for entry in going if entry.role not in changes.drop]
+    more = f" and {len(asked) - 3} more" if len(asked) > 3 else ""
+    done = [f"as asked, {', '.join(asked[:3])}{more} went"] if asked else []
     if changes.use is not None:
         done.append(choose(file.root, changes.use))
     if changes.plain:

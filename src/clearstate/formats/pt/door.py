@@ -19,7 +19,7 @@ from .compare import compare
 from .containers import CONTAINERS, layout_for
 from .file import File
 from .inventory import inspect_file
-from .layouts import tensor_in
+from .layouts import is_module, tensor_in
 from .models import main_model, places
 from .objects import Ordered, Tensor
 
@@ -52,23 +52,32 @@ def left(file: File, changes: Changes) -> list[str]:
     return not_cleared(file, changes)
 
 
-def aimed(file: File, target: str) -> File:
-    """The same, to be written in the layout that the target's name asks for.
+def aimed(file: File, target: str) -> tuple[File, list[str]]:
+    """The same, to be written in the layout that the target's name asks for; and what has no place there.
 
     Raises:
         ClearstateError: the layout has no place for what the file holds.
     """
     if file.layout == "sharded" and (os.path.isdir(target) or target.endswith((os.sep, ".json"))):
-        return file
+        return file, []
     layout = layout_for(target, file.layout)
     if layout == "safetensors" and not file.flat:
-        return replace(file, layout=layout, root=_tensors(file), metadata={"format": "pt"})
-    if layout == "safetensors":
-        return replace(file, layout=layout)
-    if file.layout in ("safetensors", "sharded"):
+        made = replace(file, layout=layout, root=_tensors(file), metadata={"format": "pt"})
+        return made, _left_behind(file)
+    if file.layout != layout and file.layout in ("safetensors", "sharded"):
         tied = {name: file.root[other] for name, other in file.metadata.items() if other in file.root}
-        return replace(file, layout=layout, root=Ordered({**file.root, **tied}), metadata={}, protocol=2)
-    return replace(file, layout=layout)
+        root = Ordered({**file.root, **tied}) if layout == "zip" else file.root
+        return replace(file, layout=layout, root=root, metadata={} if layout == "zip" else file.metadata), []
+    return replace(file, layout=layout), []
+
+
+def _left_behind(file: File) -> list[str]:
+    keys, model = main_model(file.root)
+    if is_module(model):
+        return ["safetensors holds tensors only: the module's structure is not in the new file"]
+    others = [str(key) for key in file.root if key not in keys] if keys else []
+    more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+    return [f"safetensors holds tensors only: {', '.join(others[:5])}{more} have no place there"] if others else []
 
 
 def _tensors(file: File) -> dict[str, Tensor]:

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ...inventory import Entry, Inventory, size_text
 from ...roles import Role
 from ..coverage import shares
 from .file import File
+from .layouts import role_by_structure
 from .objects import Global, Storage, Stub, Tensor, Value, view_of, walk
+from .plain import READ
 from .survey import Piece, Survey, survey
 
 PRIORITY = {role: i for i, role in enumerate((Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.METADATA, Role.UNKNOWN))}
 """Bytes that several pieces see are counted for the first of these."""
-
-HARMLESS = (
-    "torch",
-    "collections",
-    "numpy",
-    "_codecs",
-    "datetime",
-    "pathlib",
-    "argparse",
-    "types",
-    "fractions",
-    "decimal",
-    "uuid",
-    "enum",
-)
-"""Packages whose classes checkpoints hold and that do nothing but make values."""
 
 DANGEROUS = frozenset(
     "os posix nt subprocess sys shutil socket runpy importlib ctypes pty commands webbrowser pickle marshal code "
@@ -40,8 +25,6 @@ DANGEROUS = frozenset(
 )
 """Modules and functions that reach outside: a checkpoint that calls one is an attack."""
 
-HARMLESS_BUILTINS = frozenset("set frozenset bytearray complex slice range list dict tuple object".split())
-
 
 def inspect_file(file: File) -> Inventory:
     """What an opened checkpoint holds; the entries' bytes are bytes of the file."""
@@ -49,7 +32,8 @@ def inspect_file(file: File) -> Inventory:
     entries = list(_entries(found))
     counted = sum(entry.bytes for entry in entries)
     if file.size > counted:
-        entries.append(Entry("", "", "structure", Role.METADATA, file.size - counted, "structural"))
+        role = role_by_structure(file.root) or Role.METADATA
+        entries.append(Entry("", "", "structure", role, file.size - counted, "structural"))
     return Inventory(file.path, file.kind, file.size, tuple(entries), found.modules, tuple(_notes(file, found)))
 
 
@@ -64,18 +48,19 @@ def _entries(found: Survey) -> Iterator[Entry]:
         pieces.sort(key=lambda piece: PRIORITY.get(piece.role, 99))
         unseen = _count(storage, pieces, fresh)
         if unseen > 0:
-            path = f"{pieces[0].path}.<unseen>"
-            yield Entry(path, "", f"{storage.dtype} storage", Role.SLACK, unseen, "structural", storage.dtype)
+            path, home = pieces[0].path, found.home(pieces[0].path)
+            kind = f"{storage.dtype} storage"
+            yield Entry(f"{path}.<unseen>", home, kind, Role.SLACK, unseen, "structural", storage.dtype)
     for piece in found.pieces:
         value = piece.value
+        told = (piece.path, found.home(piece.path))
+        size = fresh.get(id(value), 0)
         if isinstance(value, Tensor):
-            size = fresh.get(id(value), 0)
-            yield Entry(piece.path, "", "torch.Tensor", piece.role, size, piece.evidence, value.dtype, value.size)
+            yield Entry(*told, "torch.Tensor", piece.role, size, piece.evidence, value.dtype, value.size)
         elif isinstance(value, Storage):
-            size = fresh.get(id(value), 0)
-            yield Entry(piece.path, "", "storage", piece.role, size, piece.evidence, value.dtype, (len(value),))
+            yield Entry(*told, "storage", piece.role, size, piece.evidence, value.dtype, (len(value),))
         elif isinstance(value, Stub):
-            yield Entry(piece.path, "", value.typename, piece.role, 0, piece.evidence)
+            yield Entry(*told, value.typename, piece.role, 0, piece.evidence)
 
 
 def _count(storage: Storage, pieces: list[Piece], fresh: dict[int, int]) -> int:
@@ -97,16 +82,21 @@ def _notes(file: File, found: Survey) -> Iterator[str]:
         yield f"written by {found.layout.name}"
     for copy in found.copies:
         yield f"{copy.path} is an averaged copy of the model (EMA): both stay; --use ema or --use model keeps one"
-    calls = Counter(str(g) for g in globals_of(file.root, called=True))
-    dangerous = sorted(name for name in calls if is_dangerous(name))
-    if dangerous:
-        yield f"DANGEROUS: torch.load would call {', '.join(dangerous)}"
-    unknown = sorted(name for name in calls if not is_harmless(name) and name not in dangerous)
-    if unknown:
-        yield f"torch.load would import and call {', '.join(unknown)}"
+    yield from _calls(file)
     if "constants.pkl" in file.records:
         size = sum(data.count for data in file.records.values())
         yield f"a TorchScript program: its code and constants ({size_text(size)}) stay as they are"
+
+
+def _calls(file: File) -> Iterator[str]:
+    """What ``torch.load`` would import and call besides what makes tensors, the dangerous ones first."""
+    names = sorted({str(name) for name in globals_of(file.root, called=True)} - READ)
+    dangerous = [name for name in names if is_dangerous(name)]
+    if dangerous:
+        yield f"DANGEROUS: torch.load would call {', '.join(dangerous)}"
+    if others := [name for name in names if name not in dangerous]:
+        calls = ", ".join(others)
+        yield f"torch.load would import and call {calls}, so weights_only=True refuses it; clear --plain mends that"
 
 
 def globals_of(root: Value, *, called: bool = False) -> Iterable[Global]:
@@ -134,15 +124,3 @@ def is_dangerous(name: str) -> bool:
     """
     parts = name.split(".")
     return any(".".join(parts[:i]) in DANGEROUS for i in range(1, len(parts) + 1))
-
-
-def is_harmless(name: str) -> bool:
-    """Whether a class or function is one that only makes values.
-
-    >>> is_harmless("collections.OrderedDict"), is_harmless("my.Model")
-    (True, False)
-    """
-    package, _, rest = name.partition(".")
-    if package in ("builtins", "__builtin__"):
-        return rest in HARMLESS_BUILTINS
-    return package in HARMLESS and not is_dangerous(name)

@@ -93,7 +93,7 @@ LAYOUTS = (
     Layout("Detectron2", ("model", "iteration"), _training("scheduler trainer", "optimizer")),
     Layout("nanoGPT", ("model", "model_args", "iter_num"), {}),
     Layout(
-        "random generators of a Hugging Face Trainer",
+        "Hugging Face Trainer (random generators)",
         ("python", "numpy", "cpu"),
         _training("python numpy cpu cuda npu xpu"),
     ),

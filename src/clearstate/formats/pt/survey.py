@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...roles import Role
@@ -41,13 +41,19 @@ class Going:
 
 @dataclass(slots=True)
 class Survey:
-    """All pieces, the entries that clearing takes away, averaged copies, and whose checkpoint it is."""
+    """All pieces, the entries that clearing takes away, averaged copies, modules, and whose checkpoint it is."""
 
     layout: Layout | None
     pieces: list[Piece] = field(default_factory=list)
     going: list[Going] = field(default_factory=list)
     copies: list[Average] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
+
+    def home(self, path: str) -> str:
+        """The innermost module that what is at this path belongs to."""
+        while path and path not in self.modules:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return path
 
 
 @dataclass(slots=True)
@@ -106,6 +112,10 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
     else:
         met[id(value)] = None
     names_parameters = visit.role is None and is_state_dict(value)
+    if names_parameters and not (visit.depth == 0 and found.layout and found.layout.roles.keys() >= value.keys()):
+        _note_steps(visit.path, value, found.modules)
+    if isinstance(value, Stub) and (inside := tensor_in(value)) is not None:
+        yield replace(visit, value=inside, depth=visit.depth + 1)
     for key, item in children(value):
         path = _below(visit.path, key, value)
         role: Role | None = visit.role
@@ -120,6 +130,18 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
         if isinstance(value, dict) and changes.fate(path, role if visit.role is None else None):
             found.going.append(Going(path, value, key, role or Role.METADATA))
         yield _Visit(item, path, role, evidence if role else "none", visit.depth + 1)
+
+
+def _note_steps(path: str, table: dict[Any, Any], modules: dict[str, str]) -> None:
+    """Notes the modules that the names of a state dict tell of; their classes they do not tell."""
+    modules[path] = "state dict"
+    start = f"{path}." if path else ""
+    met: set[str] = set()
+    for name in table:
+        step = str(name)
+        while (step := step.rpartition(".")[0]) and step not in met:
+            met.add(step)
+    modules.update((start + step, "") for step in sorted(met))
 
 
 def _piece(visit: _Visit) -> Piece:

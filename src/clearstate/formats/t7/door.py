@@ -10,7 +10,6 @@ from typing import BinaryIO
 from ...errors import ClearstateError
 from ...inventory import Inventory
 from ...roles import Role
-from ..atomic import replacing
 from ..changes import Changes
 from ..differences import Difference
 from .clear import clear, not_cleared
@@ -56,19 +55,21 @@ def left(file: File, changes: Changes) -> list[str]:
     return not_cleared(file.root, changes.drop)
 
 
-def aimed(file: File, target: str) -> File:
-    """The same, to be written in the layout that it has.
+def aimed(file: File, target: str) -> tuple[File, list[str]]:
+    """The same, to be written in the layout that it has; and what has no place there: nothing.
 
     Raises:
         ClearstateError: the target's name asks for another format.
     """
     if target.lower().endswith(OTHERS):
         raise ClearstateError(f"{file.path} is a Torch7 file, and clearing leaves it one: name the new one .t7")
-    return file
+    return file, []
 
 
 def write(file: File, target: str, check: Callable[[str, File], None], watch: Callable[[BinaryIO], BinaryIO]) -> None:
     """Writes what the file holds, in its layout; ``check`` reads the finished file before it replaces anything."""
+    from ..atomic import replacing
+
     with replacing(target, lambda path: check(path, file)) as handle:
         t7_write(file.root, watch(handle), replace(file.layout, indices=None))
 

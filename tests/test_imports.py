@@ -16,7 +16,7 @@ SRC = REPO / "src"
 PACKAGE = "clearstate"
 
 FLOORS: dict[str, int] = {
-    **dict.fromkeys(("roles", "errors", "inventory"), 0),
+    **dict.fromkeys(("roles", "errors", "inventory", "report"), 0),
     "formats": 1,
     **dict.fromkeys(("live", "nn", "export"), 2),
     # every other module of the package, and the package itself: the public names
@@ -88,7 +88,7 @@ def test_files_are_read_and_cleared_without_torch_not_even_lazily(path: Path) ->
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if floor(module_name(path)) == 0], ids=module_name)
-def test_roles_errors_and_inventories_need_nothing_but_python(path: Path) -> None:
+def test_roles_errors_inventories_and_reports_need_nothing_but_python(path: Path) -> None:
     outside = {name.split(".")[0] for _, name in imports(path)} - set(sys.stdlib_module_names) - {PACKAGE}
     assert not outside
 

@@ -53,12 +53,14 @@ def run(*words: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_the_package_its_types_and_its_licence_and_nothing_else(dist: Path) -> None:
+def test_the_wheel_holds_the_package_its_types_what_reports_are_made_of_and_its_licences_and_nothing_else(dist: Path) -> None:
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     sources = {path.relative_to(REPO / "src").as_posix() for path in (REPO / "src").rglob("*.py")}
-    assert sources | {"clearstate/py.typed"} == {name for name in names if ".dist-info/" not in name}
+    assets = {path.relative_to(REPO / "src").as_posix() for path in (REPO / "src/clearstate/report/assets").iterdir()}
+    assert "clearstate/report/assets/charts-licences.txt" in assets
+    assert sources | assets | {"clearstate/py.typed"} == {name for name in names if ".dist-info/" not in name}
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 

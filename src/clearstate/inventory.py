@@ -48,6 +48,36 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphNode:
+    """One step of a graph of modules.
+
+    Attributes:
+        label: its name, or else what it does.
+        module: the path of the module that runs there; ``None`` where a value is only passed on.
+        reads: the nodes whose values it takes, by their places in the graph.
+    """
+
+    label: str
+    module: str | None
+    reads: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """How values flow through the modules of an nngraph net.
+
+    Attributes:
+        path: where the net is, from the root.
+        type: its class.
+        nodes: all steps, in the order in which they run.
+    """
+
+    path: str
+    type: str
+    nodes: tuple[GraphNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Inventory:
     """What a model or file holds.
 
@@ -58,6 +88,7 @@ class Inventory:
         entries: all pieces; their bytes add up to ``size``.
         modules: the class of every module, by path.
         notes: what a person should know besides: classes nobody declared, and what was kept of them.
+        graphs: the graphs of its nngraph nets.
     """
 
     source: str
@@ -66,6 +97,7 @@ class Inventory:
     entries: tuple[Entry, ...]
     modules: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    graphs: tuple[Graph, ...] = ()
 
     def by_role(self) -> dict[Role, int]:
         """Bytes of each role that has any, the largest first."""
@@ -110,6 +142,19 @@ class Inventory:
     def to_json(self, indent: int | None = None) -> str:
         """`to_dict` as JSON text."""
         return json.dumps(self.to_dict(), indent=indent)
+
+    def to_html(self, after: Inventory | None = None) -> str:
+        """A page that shows where the bytes are: it works offline, and asks the network for nothing.
+
+        Args:
+            after: what the same model holds once it is cleared: the two are drawn side by side.
+
+        >>> "<!doctype html>" in Inventory("empty.t7", "Torch7 file", 0, ()).to_html()
+        True
+        """
+        from .report import page
+
+        return page(self, after)
 
     def _worth_showing(self) -> tuple[Entry, ...]:
         """Of a live module: what goes and what nobody knows, and by which evidence; of files the roles say enough."""

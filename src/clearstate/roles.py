@@ -56,3 +56,19 @@ MODEL = frozenset({Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.METADATA, Ro
 
 DROPPED_BY_DEFAULT = frozenset({Role.TRANSIENT, Role.SLACK, Role.OPTIMIZER, Role.TRAINING, Role.COPY})
 """What clearing a file drops unless `keep` says otherwise."""
+
+GLOSS = {
+    Role.PARAMETER: "weights",
+    Role.BUFFER: "running statistics",
+    Role.CONSTANT: "kernels, masks",
+    Role.TRANSIENT: "outputs and work buffers",
+    Role.GRADIENT: "gradients of weights",
+    Role.OPTIMIZER: "optimizer state",
+    Role.TRAINING: "random states, loop counters",
+    Role.COPY: "replicas of the model",
+    Role.SLACK: "bytes that no tensor sees",
+    Role.CODE: "functions",
+    Role.METADATA: "names, settings, structure",
+    Role.UNKNOWN: "tensors that nobody declared",
+}
+"""What each role is, in a few words."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from ...inventory import Entry, Inventory
+from ...inventory import Entry, Graph, Inventory
 from ...roles import Role
 from ..coverage import shares
+from .graphs import graph
 from .objects import Function, Object, Storage, Tensor, Value, view_of
 from .reader import File
 from .survey import PRIORITY, Piece, Survey, survey
@@ -33,7 +34,13 @@ def inspect(root: Value, source: str = "", kind: str = "Torch7 objects", size: i
     if size is not None and size > counted:
         entries.append(Entry("", "", "structure", Role.METADATA, size - counted, "structural"))
     return Inventory(
-        source, kind, counted if size is None else size, tuple(entries), found.modules, tuple(_notes(found))
+        source,
+        kind,
+        counted if size is None else size,
+        tuple(entries),
+        found.modules,
+        tuple(_notes(found)),
+        tuple(_graphs(found)),
     )
 
 
@@ -77,6 +84,16 @@ def _entries(found: Survey) -> Iterable[Entry]:
             yield Entry(path, module, "function", piece.role, len(value.bytecode), piece.evidence)
         elif type(value) is Object:
             yield Entry(path, module, value.typename, piece.role, len(value.state), piece.evidence)
+
+
+def _graphs(found: Survey) -> Iterable[Graph]:
+    nets = [piece for piece in found.pieces if type(piece.value) is Object and piece.value.typename == "nn.gModule"]
+    if nets:
+        places = {id(piece.value): str(piece.path or "") for piece in found.pieces if type(piece.value) is Object}
+        for net in nets:
+            drawn = graph(net.value, places[id(net.value)], lambda module: places.get(id(module)))
+            if drawn is not None:
+                yield drawn
 
 
 def _notes(found: Survey) -> Iterable[str]:

@@ -1,0 +1,135 @@
+"""One inventory, or the same model's before and after, as columns: what the page's scripts read.
+
+100,000 pieces stay small that way: words are written once and named by number, paths leave out their module's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..inventory import Entry, Graph, Inventory
+from ..roles import DROPPED_BY_DEFAULT, GLOSS, Role
+
+ROLES = {role: i for i, role in enumerate(Role)}
+
+
+def columns(before: Inventory, after: Inventory | None = None) -> dict[str, Any]:
+    """Everything the page shows, in plain values; all text is `clean`.
+
+    >>> weight = Entry("a[1].weight", "a[1]", "torch.FloatTensor", Role.PARAMETER, 8, "declared", "float32", (2,))
+    >>> found = columns(Inventory("x.t7", "Torch7 file", 8, (weight,), {"": "nn.Sequential", "a[1]": "nn.Add"}))
+    >>> found["modules"]["path"], found["modules"]["above"]
+    (['', 'a[1]'], [-1, 0])
+    >>> found["pieces"]["home"], found["pieces"]["rest"], found["pieces"]["before"], found["pieces"]["after"]
+    ([1], ['.weight'], [8], None)
+    """
+    modules = {**(after.modules if after is not None else {}), **before.modules}
+    paths, homes = list(modules), _Homes(modules)
+    words: dict[str, int] = {}
+
+    def word(text: str) -> int:
+        return words.setdefault(text, len(words))
+
+    rows = []
+    for entry, old, new in _pairs(before, after):
+        home = homes[entry.path]
+        rest = clean(entry.path[len(paths[home]) :] if home >= 0 else entry.path)
+        said = (word(clean(entry.type)), word(entry.evidence), word(clean(geometry(entry))))
+        rows.append((home, rest, ROLES[entry.role], *said, old, new))
+    names = ("home", "rest", "role", "type", "evidence", "geometry", "before", "after")
+    pieces: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    if after is None:
+        pieces["after"] = None
+    return {
+        "sides": [_side(side) for side in (before, after) if side is not None],
+        "roles": [[str(role), GLOSS[role], role in DROPPED_BY_DEFAULT] for role in ROLES],
+        "modules": {
+            "path": [clean(path) for path in paths],
+            "type": [clean(name) for name in modules.values()],
+            "above": [homes[above(path)] if path else -1 for path in paths],
+        },
+        "pieces": pieces,
+        "words": list(words),
+        "graphs": [_graph(graph, homes) for graph in before.graphs],
+    }
+
+
+def above(path: str) -> str:
+    """The path of what holds the thing at ``path``.
+
+    >>> above("modules[1].weight"), above("modules[1]"), above("modules")
+    ('modules[1]', 'modules', '')
+    """
+    return path[: max(path.rfind("."), path.rfind("["), 0)]
+
+
+class _Homes(dict[str, int]):
+    """The number of the innermost module at or around a path, or -1; found once for each path."""
+
+    def __init__(self, modules: dict[str, str]) -> None:
+        super().__init__((path, i) for i, path in enumerate(modules))
+        self.setdefault("", -1)
+
+    def __missing__(self, path: str) -> int:
+        passed = []
+        at = path
+        while at not in self:
+            passed.append(at)
+            at = above(at)
+        home = self[at]
+        self.update(dict.fromkeys(passed, home))
+        return home
+
+
+def _pairs(before: Inventory, after: Inventory | None) -> Iterator[tuple[Entry, int | None, int | None]]:
+    """Every piece with its bytes before and after; ``None`` where it is not. Pieces are the same by path and class."""
+    left: dict[tuple[str, str], list[Entry]] = {}
+    for entry in reversed(after.entries if after is not None else ()):
+        left.setdefault((entry.path, entry.type), []).append(entry)
+    for entry in before.entries:
+        same = left.get((entry.path, entry.type))
+        yield entry, entry.bytes, same.pop().bytes if same else None
+    for rest in left.values():
+        for entry in reversed(rest):
+            yield entry, None, entry.bytes
+
+
+def _side(inventory: Inventory) -> dict[str, Any]:
+    return {"source": clean(inventory.source), "kind": clean(inventory.kind), "size": inventory.size}
+
+
+def _graph(graph: Graph, homes: _Homes) -> dict[str, Any]:
+    nodes = graph.nodes
+    return {
+        "title": clean(f"{graph.path} {graph.type}".strip()),
+        "label": [clean(node.label) for node in nodes],
+        "home": [-1 if node.module is None else homes[node.module] for node in nodes],
+        "reads": [list(node.reads) for node in nodes],
+    }
+
+
+def geometry(entry: Entry) -> str:
+    """Element type and sizes of a tensor, and where it is if that is no plain memory.
+
+    >>> geometry(Entry("w", "", "torch.FloatTensor", Role.PARAMETER, 24, "declared", "float32", (2, 3)))
+    'float32 2 x 3'
+    """
+    if entry.shape is None:
+        return ""
+    sizes = " x ".join(map(str, entry.shape)) or ("one number" if entry.bytes else "empty")
+    device = f" on {entry.device}" if entry.device not in (None, "cpu") else ""
+    return f"{entry.dtype or ''} {sizes}{device}".lstrip()
+
+
+def clean(text: str) -> str:
+    r"""Text without characters that are not seen, or that turn the text around them: these become escapes.
+
+    >>> clean("a\x1b\nb\u202e"), clean("\udcff.t7"), clean("größer than")
+    ('a\\x1b\\nb\\u202e', '\\udcff.t7', 'größer than')
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +12,11 @@ import torch
 
 import clearstate as cs
 from clearstate.export.convert import export
+from clearstate.export.definition import write
 from clearstate.nn import Criterion
 from clearstate.nn.ownership import mapped, tensors
 from clearstate.nn.stateful import Stateful
+from tests.export.written import imported
 from tests.nn.recorded import Recorded, all_cases, assert_close, read
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -40,6 +45,7 @@ def is_criterion(name: str) -> bool:
 
 
 MODULES = [name for name in all_cases() if not is_criterion(name)]
+MAPPABLE = [name for name in MODULES if name not in NOT_MAPPABLE]
 
 
 def recorded(name: str) -> Recorded:
@@ -66,10 +72,22 @@ def gradients(net: Any, input: Any, weights: Any) -> list[Any]:
     return [torch.zeros_like(each) if grad is None else grad for each, grad in zip(leaves, found, strict=True)]
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name not in NOT_MAPPABLE])
-def test_a_recorded_module_as_stock_pytorch_gives_torch7s_output_and_gradient(name: str) -> None:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where definitions are written."""
+    return tmp_path_factory.mktemp("definitions")
+
+
+def source(name: str, folder: Path) -> Path:
+    return folder / f"{name.replace('-', '_')}.py"
+
+
+@pytest.mark.parametrize("name", MAPPABLE)
+def test_a_recorded_module_as_stock_pytorch_gives_torch7s_output_and_gradient(name: str, folder: Path) -> None:
     case = recorded(name)
-    exported = export(case.module, case.input)
+    exported = export(case.module, case.input, weights=source(name, folder).with_suffix(".safetensors").name)
+    write(exported, source(name, folder))
+    assert_as_written(exported.net, imported(source(name, folder)).load(), case.input)
     assert not [type(m) for m in exported.net.modules() if isinstance(m, Stateful)]
     assert exported.net.training == case.module.training
     kind = name.rpartition("-")[0]
@@ -87,6 +105,36 @@ def test_a_recorded_module_as_stock_pytorch_gives_torch7s_output_and_gradient(na
         due = [grad for grad, x in pairs if x.is_floating_point()]
         within = NEARLY.get(kind, case.within)
         assert_close(gradients(exported.net, case.input, case.grad_output), due, "gradient of the input", within)
+
+
+def assert_as_written(net: Any, loaded: Any, input: Any) -> None:
+    """The source with its weights makes the same net."""
+    modes = [m.training for m in net.modules()]
+    assert loaded.state_dict().keys() == net.state_dict().keys()
+    results = []
+    for each in (net.eval(), loaded):
+        torch.manual_seed(0)
+        with torch.no_grad():
+            results.append(each(mapped(input, torch.Tensor.clone)))
+    assert_close(results[0], results[1], "what was written", 1e-12)
+    for module, mode in zip(net.modules(), modes, strict=True):
+        module.training = mode
+
+
+def test_ruff_finds_nothing_to_format_nor_to_complain_about_in_what_is_written(folder: Path) -> None:
+    for name in MAPPABLE:
+        if not source(name, folder).exists():
+            case = recorded(name)
+            cs.write_definition(case.module, source(name, folder), case.input)
+    formatted = ["format", "--check", "--line-length"]
+    for words in ([*formatted, "88"], [*formatted, "120"], ["check"]):
+        command = [sys.executable, "-m", "ruff", *words, "--isolated", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(folder.glob("*.py"))) == len(MAPPABLE) > 150
+    for path in folder.glob("*.py"):
+        assert "import clearstate" not in path.read_text()
+        assert "from clearstate" not in path.read_text()
 
 
 @pytest.mark.parametrize("name", sorted(NOT_MAPPABLE))

@@ -219,7 +219,10 @@ class Builder:
             due = slots[last]
             if due is None or due.shape != tensor.shape:
                 raise Unmapped(f"its {name} has {tuple(tensor.shape)}, where {constructor} has none or another size")
-            slots[last] = self._copied(tensor, slots is owner._parameters)
+            if slots is owner._parameters or last.startswith("running_"):
+                slots[last] = self._copied(tensor, slots is owner._parameters)
+            else:
+                slots[last] = tensor.detach().clone(memory_format=torch.contiguous_format)
         for inner in module.modules():
             for name, buffer in inner._buffers.items():
                 if buffer is not None and buffer.is_meta:

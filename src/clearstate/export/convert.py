@@ -62,7 +62,7 @@ def export(
     wrong = [row for row in program.rows if row.becomes is None]
     if wrong:
         raise ConversionError(refusal(wrong))
-    source = Source(program, "A net of Torch7, in PyTorch.")
+    source = Source(program, "A Torch7 net in PyTorch, converted by clearstate.")
     source.write(weights)
     net = live(source)
     coverage = Coverage(program.rows)

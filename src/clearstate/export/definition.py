@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..formats.atomic import replacing
-from .convert import export
+from .convert import Exported, export
 from .coverage import Coverage
 from .state import write_state
 
@@ -65,12 +65,26 @@ def write_definition(
         ConversionError: as in `to_stock`; nothing was written.
         ValueError: the path does not end in ``.py``.
     """
+    weights = beside(path)
+    exported = export(model, sample, tolerance=tolerance, weights=os.path.basename(weights))
+    write(exported, path)
+    return exported.coverage
+
+
+def beside(path: str | os.PathLike[str]) -> str:
+    """The file of weights that belongs to a file of source.
+
+    >>> beside("nets/net.py")
+    'nets/net.safetensors'
+    """
     stem, suffix = os.path.splitext(path)
     if suffix != ".py":
         raise ValueError(f"{os.fspath(path)}: Python source goes into a file that ends in .py")
-    weights = f"{stem}.safetensors"
-    exported = export(model, sample, tolerance=tolerance, weights=os.path.basename(weights))
-    write_state(exported.net, weights)
+    return f"{stem}.safetensors"
+
+
+def write(exported: Exported, path: str | os.PathLike[str]) -> None:
+    """Writes the source and the weights of what was exported: the weights first, so that a source never lacks them."""
+    write_state(exported.net, beside(path))
     with replacing(path) as handle:
         handle.write(exported.source.text.encode())
-    return exported.coverage

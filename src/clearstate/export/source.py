@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import keyword
+import json
 import re
 from collections import Counter
 from typing import Any
@@ -10,47 +10,11 @@ from typing import Any
 import torch
 
 from . import pieces
-from .calls import Call, call, lines
-from .program import CALLED, Layer, Program, Step
+from .calls import WIDTH, Call, lines
+from .grouping import Statement, named, statements_of
+from .names import Names
+from .program import Layer, Program
 from .values import Table, Value, leaves
-
-NAMES = [*"xyzuvwabcdefghijkmnpqrst"]
-"""What values are called, in this order; then ``x1``, ``x2``, ..."""
-
-
-class Member:
-    """An attribute of the net: one layer, or several in a ``nn.Sequential``."""
-
-    def __init__(self, layers: list[Layer]) -> None:
-        self.layers = layers
-        self.name = ""
-
-    def constructor(self) -> Call:
-        if len(self.layers) == 1:
-            return self.layers[0].constructor
-        return Call("nn.Sequential", tuple(layer.constructor for layer in self.layers))
-
-    def paths(self) -> list[tuple[Layer, str]]:
-        """Each layer with its path in the net."""
-        if len(self.layers) == 1:
-            return [(self.layers[0], self.name)]
-        return [(layer, f"{self.name}.{i}") for i, layer in enumerate(self.layers)]
-
-
-class Statement:
-    """A line of ``forward``: steps that are one call, or one step."""
-
-    def __init__(self, steps: list[Step], member: Member | None) -> None:
-        self.steps = steps
-        self.member = member
-
-    @property
-    def inputs(self) -> list[Value]:
-        return self.steps[0].inputs
-
-    @property
-    def results(self) -> list[Value]:
-        return self.steps[-1].results
 
 
 class Source:
@@ -59,8 +23,8 @@ class Source:
     def __init__(self, program: Program, title: str) -> None:
         self.program = program
         self.title = title
-        self.statements = _statements(program)
-        self.members = _named(self.statements)
+        self.statements = statements_of(program)
+        self.members = named(self.statements)
         self.paths: list[tuple[Layer, str]] = [pair for member in self.members for pair in member.paths()]
         self.text = ""
 
@@ -88,34 +52,33 @@ class Source:
         return self.text
 
     def _init(self) -> list[str]:
-        made = ["class Net(nn.Module):", f'    """{self.title}"""', "", "    def __init__(self) -> None:"]
+        said = ['    """The net.', "", f"    {_shapes(self.program)}", '    """']
+        made = ["class Net(nn.Module):", *said, "", "    def __init__(self) -> None:"]
         made.append("        super().__init__()")
         for member in self.members:
             made += lines(f"self.{member.name} = ", member.constructor(), 8)
-        first: dict[int, str] = {}
-        for name, tensor in self.tensors().items():
-            if id(tensor) in first:
-                made.append(f"        self.{_attribute(name)} = self.{_attribute(first[id(tensor)])}")
-            else:
-                first.setdefault(id(tensor), name)
-                if isinstance(tensor, torch.nn.Parameter) and not tensor.requires_grad:
-                    made.append(f"        self.{_attribute(name)}.requires_grad_(False)")
+        made += [f"        self.{one} = self.{other}" for one, other in self._ties()]
+        for tensor, name in {id(t): (t, n) for n, t in reversed(self.tensors().items())}.values():
+            if isinstance(tensor, torch.nn.Parameter) and not tensor.requires_grad:
+                made.append(f"        self.{_attribute(name)}.requires_grad_(False)")
         return made
 
     def _forward(self) -> list[str]:
-        names = _Names(self.program, self.statements)
+        names = Names(self.program, self.statements)
         input, output = self.program.input, self.program.output
         given = "x" if isinstance(input, Value) else "inputs"
         made = ["", f"    def forward(self, {given}: {_kind(input)}) -> {_kind(output)}:"]
         if isinstance(input, Value):
             names.take(input, "x")
         else:
-            names.dying = Counter()
             made += _unpacked(input, "inputs", names)
         last = self.statements[-1] if self.statements else None
-        for statement in self.statements:
+        for statement, follower in zip(self.statements, [*self.statements, None][1:], strict=True):
             expression = self._expression(statement, names)
             names.read(statement)
+            if follower is not None and self._goes_inside(statement, expression, follower, names):
+                names.inside(statement.results[0], str(expression))
+                continue
             if statement is last and isinstance(output, Value) and statement.results == [output.now]:
                 made += lines("return ", expression, 8)
                 return made
@@ -127,23 +90,41 @@ class Source:
         made += lines("return ", _returned(output, names), 8)
         return made
 
-    def _expression(self, statement: Statement, names: _Names) -> str | Call:
+    def _goes_inside(self, statement: Statement, expression: str | Call, follower: Statement, names: Names) -> bool:
+        """Whether a statement is written within the next: ``F.relu(x + y)``."""
+        wraps = follower.member is None and follower.steps[0].layer is not None
+        if not wraps or statement.member is not None or isinstance(expression, Call) or len(statement.results) != 1:
+            return False
+        (value,) = statement.results
+        short = len(self._wrapped(follower, expression)) < WIDTH - len("        return ")
+        return follower.inputs == [value] and names.left[id(value)] == 1 and short and value is not self.program.output
+
+    @staticmethod
+    def _wrapped(statement: Statement, *inputs: str) -> str:
+        layer = statement.steps[0].layer
+        assert layer is not None
+        assert layer.function is not None
+        return layer.function.format(*(i if "({0})" in layer.function else f"({i})" for i in inputs))
+
+    def _expression(self, statement: Statement, names: Names) -> str | Call:
         step = statement.steps[0]
         inputs = [names.of(value) for value in statement.inputs]
         if statement.member is None and step.layer is not None:
-            assert step.layer.function is not None
-            return step.layer.function.format(*map(_grouped, inputs))
+            return self._wrapped(statement, *inputs) if names.within(statement) else step.layer.function.format(*inputs)  # type: ignore[union-attr]
         layer = f"self.{statement.member.name}" if statement.member is not None else ""
         if isinstance(step.code, Call):
             return _filled(step.code, inputs, layer)
-        bare = step.code == "{0}"
-        return step.code.format(*(inputs if bare else map(_grouped, inputs)), layer=layer)
+        return step.code.format(*inputs, layer=layer)
 
     def _load(self, weights: str) -> list[str]:
         types = Counter(tensor.dtype for tensor in self.tensors().values() if tensor.is_floating_point())
         most = types.most_common(1)[0][0] if types else torch.float32
+        file = Call("Path(__file__).with_name", (json.dumps(weights, ensure_ascii=False),))
         made = [
-            f'def load(path: str | Path = Path(__file__).with_name("{weights}")) -> Net:',
+            *lines("WEIGHTS = ", file, 0),
+            "",
+            "",
+            "def load(path: str | Path = WEIGHTS) -> Net:",
             '    """The net with its weights and running statistics, in evaluation mode."""',
             "    from safetensors.torch import load_model",
             "",
@@ -153,11 +134,41 @@ class Source:
             own = {t.dtype for t in (*layer.module.parameters(), *layer.module.buffers()) if t.is_floating_point()}
             if own and own != {most}:
                 made.append(f"    net.{_attribute(path)}.to({own.pop()})")
+        if most is not torch.float32:  # buffers are new ones then
+            made += [f"    net.{one} = net.{other}" for one, other in self._ties(torch.nn.Parameter)]
         return [*made, "    load_model(net, path)", "    return net.eval()"]
 
+    def _ties(self, but: type | None = None) -> list[tuple[str, str]]:
+        """Attributes that are one with another, and that one; not those of the class ``but``."""
+        first: dict[int, str] = {}
+        made = []
+        for name, tensor in self.tensors().items():
+            other = first.setdefault(id(tensor), name)
+            if other is not name and not (but is not None and isinstance(tensor, but)):
+                made.append((_attribute(name), _attribute(other)))
+        return made
 
-def _grouped(name: str) -> str:
-    return name
+
+def _shapes(program: Program) -> str:
+    """What goes in and comes out, in words."""
+
+    def sizes(table: Table) -> str:
+        if isinstance(table, Value):
+            example = table.example
+            if not isinstance(example, torch.Tensor):
+                return "a number"
+            shape = [str(size) for size in example.shape]
+            if program.batched and shape:
+                shape[0] = "batch" if example.shape[0] == batch else f"{example.shape[0] / batch:g} batch"
+            return " x ".join(shape) or "a number"
+        if isinstance(table, dict):
+            return "a dict"
+        whole = f"[{', '.join(map(sizes, table))}]"
+        return whole if len(whole) < 40 else f"a list of {len(table)}"
+
+    first = next((v.example for v in leaves(program.input) if isinstance(v.example, torch.Tensor)), None)
+    batch = first.shape[0] if first is not None and first.dim() else 1
+    return f"Compared on {sizes(program.input)} in, {sizes(program.output)} out."
 
 
 def _filled(what: Call, inputs: list[str], layer: str) -> Call:
@@ -202,129 +213,7 @@ def _imports(text: str) -> list[str]:
     return made
 
 
-def _statements(program: Program) -> list[Statement]:
-    """The steps with those that follow each other and nothing else reads, as one call of a ``nn.Sequential``."""
-    reads = Counter(id(value) for step in program.steps for value in step.inputs)
-    reads.update(id(value) for value in leaves(program.output))
-    after = {id(value): step for step in program.steps for value in step.inputs}
-    runs: list[list[Step]] = []
-    taken: set[int] = set()
-    for step in program.steps:
-        if id(step) in taken:
-            continue
-        run = [step]
-        while run[-1].in_chain and reads[id(run[-1].results[0])] == 1:
-            follower = after.get(id(run[-1].results[0]))
-            if follower is None or not follower.in_chain:
-                break
-            run.append(follower)
-        taken.update(map(id, run))
-        runs.append(run)
-    runs = _apart(runs)
-    members: dict[tuple[int, ...], Member] = {}
-    made = []
-    for run in runs:
-        layers = [step.layer for step in run if step.layer is not None]
-        member = None
-        if layers and not (len(run) == 1 and run[0].in_chain and layers[0].function is not None):
-            key = tuple(map(id, layers))
-            member = members.setdefault(key, Member(layers))
-        made.append(Statement(run, member))
-    return made
-
-
-def _apart(runs: list[list[Step]]) -> list[list[Step]]:
-    """Runs in which a layer is that another run has otherwise are taken apart: a layer is in one place only."""
-    while True:
-        places: dict[int, set[tuple[int, ...]]] = {}
-        for run in runs:
-            key = tuple(id(step.layer) for step in run)
-            for i in key:
-                places.setdefault(i, set()).add(key if key.count(i) == 1 else (*key, 0))
-        wrong = [
-            len(run) > 1 and any(len(places[id(s.layer)]) > 1 or (0 in next(iter(places[id(s.layer)]))) for s in run)
-            for run in runs
-        ]
-        if not any(wrong):
-            return runs
-        runs = [part for run, bad in zip(runs, wrong, strict=True) for part in ([[s] for s in run] if bad else [run])]
-
-
-def _named(statements: list[Statement]) -> list[Member]:
-    members = list(dict.fromkeys(s.member for s in statements if s.member is not None))
-    several = [member for member in members if len(member.layers) > 1]
-    counts = Counter(member.layers[0].kind for member in members if len(member.layers) == 1)
-    numbers: Counter[str] = Counter()
-    taken: set[str] = set(dir(torch.nn.Module())) | {"net"}
-    for member in members:
-        hint = member.layers[0].name if len(member.layers) == 1 else None
-        if hint and hint.isidentifier() and not keyword.iskeyword(hint) and hint not in taken:
-            member.name = hint
-            taken.add(hint)
-    for member in members:
-        if member.name:
-            continue
-        kind = "block" if len(member.layers) > 1 else member.layers[0].kind
-        single = counts[kind] == 1 and len(member.layers) == 1
-        if len(member.layers) > 1 and len(several) == 1:
-            kind, single = "layers", True
-        while True:
-            numbers[kind] += 1
-            name = kind if single and numbers[kind] == 1 else f"{kind}{numbers[kind]}"
-            if name not in taken:
-                break
-        member.name = name
-        taken.add(name)
-    return members
-
-
-class _Names:
-    """Which name each value has, while statements go by: a name is free again once its value is read for the last."""
-
-    def __init__(self, program: Program, statements: list[Statement]) -> None:
-        self.names: dict[int, str] = {}
-        self.dying = Counter(id(value) for s in statements for value in s.inputs)
-        self.dying.update(id(value) for value in leaves(program.output))
-        self.left = self.dying.copy()
-        self.used: set[str] = set()
-        self.freed: list[str] = []
-        self.keep: list[Any] = []
-
-    def take(self, value: Value, name: str) -> str:
-        self.names[id(value)] = name
-        self.used.add(name)
-        return name
-
-    def of(self, value: Value) -> str:
-        return self.names[id(value)]
-
-    def read(self, statement: Statement) -> None:
-        """Notes what this statement reads."""
-        self.freed = []
-        for value in statement.inputs:
-            self.left[id(value)] -= 1
-            if self.left[id(value)] == 0 and self.names[id(value)] in self.used:
-                self.used.discard(self.names[id(value)])
-                self.freed.append(self.names[id(value)])
-
-    def new(self, value: Value) -> str:
-        """A name for a result: that of an input that nobody reads any more, or one that is free."""
-        if not self.left[id(value)]:
-            return "_"
-        for name in self.freed:
-            if name not in self.used:
-                return self.take(value, name)
-        numbered = (f"x{i}" for i in range(1, 10**6))
-        return self.take(
-            value, next(name for name in (*NAMES, *_first(numbered, len(self.used))) if name not in self.used)
-        )
-
-
-def _first(names: Any, count: int) -> list[str]:
-    return [next(names) for _ in range(count + 1)]
-
-
-def _unpacked(table: Table, name: str, names: _Names) -> list[str]:
+def _unpacked(table: Table, name: str, names: Names) -> list[str]:
     """Statements that take a table apart."""
     pattern = _pattern(table, names)
     if isinstance(table, dict):
@@ -344,7 +233,7 @@ def _key(key: Any) -> str:
     return f'"{key}"' if isinstance(key, str) else repr(key)
 
 
-def _pattern(table: Table, names: _Names) -> list[str]:
+def _pattern(table: Table, names: Names) -> list[str]:
     if isinstance(table, dict):
         return []
     made = []
@@ -369,12 +258,9 @@ def _assigned(targets: list[str], expression: str) -> list[str]:
     return ["        (", *(f"            {target}," for target in targets), f"        ) = {expression}"]
 
 
-def _returned(table: Table, names: _Names) -> str | Call:
+def _returned(table: Table, names: Names) -> str | Call:
     if isinstance(table, Value):
         return names.of(table.now)
     if isinstance(table, dict):
         return Call("", tuple(f"{_key(key)}: {_returned(part, names)}" for key, part in table.items()), "{}")
     return Call("", tuple(_returned(part, names) for part in table), "[]")
-
-
-__all__ = ["CALLED", "Source", "call"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import nn
 from ...nn.activation import classes_of
-from ..calls import Call, call
+from ..calls import Call, call, text
 from ..values import Value
 from .convolution import unless
 from .table import rule
@@ -39,17 +39,17 @@ def _module(made: Call, function: str | None) -> Callable[[Any, Value, Any], Any
     return convert
 
 
-def _code(text: str) -> Callable[[Any, Value, Any], Any]:
+def _code(code: str) -> Callable[[Any, Value, Any], Any]:
     def convert(m: Any, x: Value, to: Any) -> Any:
-        return to.code(text, x)
+        return to.code(code, x)
 
     return convert
 
 
 for _cls, (_name, _function) in MODULES.items():
     rule(_cls, becomes=_name)(_module(Call(_name), _function))
-for _cls, _text in CODES.items():
-    rule(_cls, becomes=_text.format("x"))(_code(_text))
+for _cls, _method in CODES.items():
+    rule(_cls, becomes=_method.format("x"))(_code(_method))
 
 
 @rule(nn.Threshold, nn.ReLU, becomes="nn.Threshold, nn.ReLU")
@@ -101,9 +101,9 @@ def soft_plus(m: nn.SoftPlus, x: Value, to: Any) -> Any:
     return to.layer(x, made, "softplus")
 
 
-@rule(nn.Power, becomes="x ** power")
+@rule(nn.Power, becomes="x.pow(power)")
 def power(m: nn.Power, x: Value, to: Any) -> Any:
-    return to.code(f"{{0}} ** {call('', m.pow).items[0]}", x)
+    return to.code(f"{{0}}.pow({text(m.pow)})", x)
 
 
 @rule(nn.SoftMax, nn.SpatialSoftMax, becomes="nn.Softmax")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .live.declared import register
     from .live.leaks import Leak, Leaks, find_leaks
     from .live.wrappers import unwrap
+    from .nn.flat import load_parameters
     from .nn.t7 import UnknownClass, load
     from .roles import Role
     from .saving import save
@@ -61,6 +62,7 @@ _ROOMS = {
     "Leaks": "live.leaks",
     "find_leaks": "live.leaks",
     "load": "nn.t7",
+    "load_parameters": "nn.flat",
     "observe": "live.baseline",
     "register": "live.declared",
     "save": "saving",
@@ -97,6 +99,7 @@ __all__ = [
     "find_leaks",
     "inspect",
     "load",
+    "load_parameters",
     "observe",
     "register",
     "save",

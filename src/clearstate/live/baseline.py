@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from ..roles import Role
-from .holdings import Attribute, attributes, modules
+from .holdings import INTERNAL, Attribute, modules
+from .shadow import origin
+from .wrappers import is_machinery
 
 Mark = tuple[int, int, tuple[int, ...]]
 """What tells whether a tensor is the same and unchanged: its identity, version and shape."""
@@ -21,30 +23,48 @@ class Baseline:
     """The attributes of every module of a model at one time; `observe` makes one."""
 
     def __init__(self) -> None:
-        self.known: dict[tuple[int, str], tuple[Any, tuple[Mark, ...]]] = {}
-        self.modules: dict[int, torch.nn.Module] = {}
+        self._attributes: dict[int, dict[str, tuple[Any, tuple[Mark, ...]]]] = {}
+        self._buffers: dict[int, dict[str, bool]] = {}
+        self._modules: dict[int, torch.nn.Module] = {}
 
-    def note(self, model: torch.nn.Module) -> None:
-        """Takes the model's state of now as the baseline."""
-        self.known.clear()
-        self.modules = {id(module): module for _, module in modules(model)}
-        for attribute in attributes(model):
-            self.known[id(attribute.module), attribute.name] = _remembered(attribute.value), _marks(attribute)
+    def note(self, made: Iterable[torch.nn.Module]) -> None:
+        """Takes the modules' state of now as the baseline."""
+        for module in made:
+            own = module.__dict__
+            self._modules[id(module)] = module
+            self._attributes[id(module)] = {
+                name: (_remembered(value), _marks(Attribute("", module, name, value)))
+                for name, value in list(own.items())
+                if name not in INTERNAL and not is_machinery(type(module), name)
+            }
+            buffers = own.get("_buffers") or {}
+            self._buffers[id(module)] = {name: value is not None for name, value in buffers.items()}
 
     def knows(self, module: torch.nn.Module) -> bool:
         """Whether the module was part of the model then."""
-        return id(module) in self.modules
+        return origin(module) in self._attributes
+
+    def names(self, module: torch.nn.Module) -> Collection[str]:
+        """The attributes that the module had then."""
+        return self._attributes[origin(module)].keys()
+
+    def had_buffer(self, module: torch.nn.Module, name: str) -> bool:
+        """Whether there was a tensor registered under the name."""
+        return self._buffers[origin(module)].get(name, False)
 
     def role_of(self, attribute: Attribute) -> Role | None:
         """Transient for what appeared or changed since, constant for what did not, ``None`` for modules not known."""
-        if not self.knows(attribute.module):
+        known = self._attributes.get(origin(attribute.module))
+        if known is None:
             return None
-        then = self.known.get((id(attribute.module), attribute.name))
+        then = known.get(attribute.name)
         return Role.CONSTANT if then is not None and then[1] == _marks(attribute) else Role.TRANSIENT
 
     def value(self, attribute: Attribute) -> tuple[bool, Any]:
         """Whether the attribute was there then, and its value of then."""
-        then = self.known.get((id(attribute.module), attribute.name))
+        if attribute.table:
+            return attribute.name in self._buffers[origin(attribute.module)], None
+        then = self._attributes[origin(attribute.module)].get(attribute.name)
         return (False, None) if then is None else (True, then[0])
 
 
@@ -90,7 +110,7 @@ def observe(model: torch.nn.Module | None = None) -> Iterator[Baseline]:
         raise TypeError(f"observe takes a torch.nn.Module, not {type(model).__name__}")
     baseline = Baseline()
     if model is not None:
-        baseline.note(model)
+        baseline.note(module for _, module in modules(model))
         yield baseline
         return
     made: list[torch.nn.Module] = []
@@ -105,8 +125,4 @@ def observe(model: torch.nn.Module | None = None) -> Iterator[Baseline]:
         yield baseline
     finally:
         torch.nn.Module.__init__ = original  # type: ignore[method-assign]
-    for module in made:
-        baseline.modules[id(module)] = module
-        for name, value in module.__dict__.items():
-            attribute = Attribute("", module, name, value)
-            baseline.known[id(module), name] = _remembered(value), _marks(attribute)
+    baseline.note(made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -12,9 +12,9 @@ from ..errors import ClearstateError
 from ..roles import Role
 from .baseline import Baseline
 from .constructors import Left, stores
-from .declared import COUNTERS, is_its_own_keeper, left_by_a_profiler
+from .declared import plan
 from .detaching import Undo, detached
-from .evidence import Judged, judge
+from .evidence import Judged, Walk, judge
 from .holdings import Attribute, modules
 from .together import companions
 
@@ -54,26 +54,11 @@ def clear(
     >>> layer.attention is None
     True
     """
-    proved: Collection[tuple[int, str]] = ()
-    if sample is not None and Role.TRANSIENT in dropped:
-        from .proof import proved_unneeded
-
-        proved = proved_unneeded(model, sample, baseline)
-    done: list[Undo] = []
-    at = ""
-    try:
-        if Role.TRANSIENT in dropped:
-            for judged in judge(model, baseline, proved):
-                at = judged.attribute.where
-                _drop(judged, baseline, done)
-            at = "what modules keep themselves"
-            _clear_keepers(_forget_counters(model, done))
-    except Exception as error:
-        for undo in reversed(done):
-            undo()
-        raise ClearstateError(f"{at} could not be cleared ({error}); nothing was, the model is as it was") from error
+    walk = list(modules(model))
+    if Role.TRANSIENT in dropped:
+        _clear_transient(model, walk, sample, baseline)
     if Role.GRADIENT in dropped:
-        for _, module in modules(model):
+        for _, module in walk:
             for parameter in module.__dict__.get("_parameters", {}).values():
                 if parameter is not None:
                     parameter.grad = None
@@ -82,16 +67,30 @@ def clear(
         empty_caches()
 
 
-def _clear_keepers(keepers: Iterable[Any]) -> None:
-    for module in keepers:
-        module.clear_own()
+def _clear_transient(model: torch.nn.Module, walk: Walk, sample: Any, baseline: Baseline | None) -> None:
+    proved: Collection[tuple[int, str]] = ()
+    if sample is not None:
+        from .proof import proved_unneeded
 
-
-def _drop(judged: Judged, baseline: Baseline | None, done: list[Undo]) -> None:
-    if judged.role is Role.TRANSIENT:
-        restore(judged.attribute, baseline, done)
-    elif any(f.tensor.grad_fn is not None for f in judged.tensors):
-        _cut_graphs(judged, done)
+        proved = proved_unneeded(model, sample, baseline)
+    done: list[Undo] = []
+    at: Attribute | None = None
+    try:
+        for judged in judge(walk, baseline, proved):
+            at = judged.attribute
+            if judged.role is Role.TRANSIENT:
+                restore(at, baseline, done)
+            elif judged.role is not Role.UNKNOWN or judged.aliases:
+                _cut_graphs(judged, done)
+        at = None
+        for _, module in walk:
+            if plan(type(module)).keeper:
+                module.clear_own()  # type: ignore[operator]
+    except Exception as error:
+        for undo in reversed(done):
+            undo()
+        where = "what modules keep themselves" if at is None else at.where
+        raise ClearstateError(f"{where} could not be cleared ({error}); nothing was, the model is as it was") from error
 
 
 def _cut_graphs(judged: Judged, done: list[Undo]) -> None:
@@ -109,8 +108,10 @@ def restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) -
     Sizes and flags that are written together with it go back, too. A list, dict or set that the constructor leaves
     empty stays the same object and is emptied.
     """
-    for each in (attribute, *companions(attribute)):
-        _restore(each, baseline, done)
+    others = companions(attribute)
+    _restore(attribute, baseline, done)
+    for other in others:
+        _restore(other, baseline, done)
 
 
 def _restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) -> None:
@@ -132,37 +133,34 @@ REMOVED = object()
 
 
 def _set(attribute: Attribute, value: Any, done: list[Undo]) -> None:
-    own, name, old = attribute.module.__dict__, attribute.name, attribute.value
-    if value is REMOVED:
-        del own[name]
-    else:
-        own[name] = value
-    done.append(lambda: own.__setitem__(name, old))
+    home, name, old = attribute.home, attribute.name, attribute.value
+    if value is not REMOVED:
+        home[name] = value
+        done.append(lambda: home.__setitem__(name, old))
+        return
+    if not attribute.table:
+        del home[name]
+        done.append(lambda: home.__setitem__(name, old))
+        return
+    order = dict(home)
+    del home[name]
+    done.append(lambda: _fill(home, order))
+    if attribute.table == "_buffers":
+        passing = attribute.module.__dict__.get("_non_persistent_buffers_set", set())
+        if name in passing:
+            passing.discard(name)
+            done.append(lambda: passing.add(name))
 
 
 def _refill(table: Any, then: Any, done: list[Undo]) -> None:
     old = table.copy()
-
-    def fill(content: Any) -> None:
-        table.clear()
-        table.extend(content) if isinstance(table, list) else table.update(content)
-
-    fill(then)
-    done.append(lambda: fill(old))
+    _fill(table, then)
+    done.append(lambda: _fill(table, old))
 
 
-def _forget_counters(model: torch.nn.Module, done: list[Undo]) -> list[torch.nn.Module]:
-    """Takes away the buffers that profilers registered; gives the modules that clear themselves."""
-    keepers = []
-    for _, module in modules(model):
-        buffers = module.__dict__.get("_buffers")
-        if buffers and not COUNTERS.isdisjoint(buffers):
-            for name in [name for name in buffers if left_by_a_profiler(module, name)]:
-                value = buffers.pop(name)
-                done.append(lambda buffers=buffers, name=name, value=value: buffers.__setitem__(name, value))  # type: ignore[misc]
-        if is_its_own_keeper(module):
-            keepers.append(module)
-    return keepers
+def _fill(table: Any, content: Any) -> None:
+    table.clear()
+    table.extend(content) if isinstance(table, list) else table.update(content)
 
 
 def empty_caches() -> None:

@@ -7,12 +7,16 @@ stores was made later, and goes altogether.
 from __future__ import annotations
 
 import dis
+import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from functools import lru_cache
 from types import CodeType
 from typing import Any
+
+import torch
+
+from .classes import fact
 
 CONSTRUCTORS = ("__init__", "__post_init__", "reset_parameters")
 """Methods that make an object what it is before work."""
@@ -28,6 +32,7 @@ class Left(Enum):
     SOMETHING = "a constructor stores a value that is computed"
 
 
+@fact
 def stores(cls: type) -> dict[str, Callable[[], Any] | Left]:
     """For each attribute that a class's constructors store, what makes its value, or `Left.SOMETHING`.
 
@@ -40,19 +45,20 @@ def stores(cls: type) -> dict[str, Callable[[], Any] | Left]:
     >>> made["scale"], made["attention"](), made["maps"]()
     (<Left.SOMETHING: 'a constructor stores a value that is computed'>, None, {})
     """
-    return _stores(cls)
-
-
-@lru_cache(maxsize=4096)
-def _stores(cls: Hashable) -> dict[str, Callable[[], Any] | Left]:
-    assert isinstance(cls, type)
     found: dict[str, Callable[[], Any] | Left] = {}
     for parent in reversed(cls.__mro__):
-        for name in CONSTRUCTORS:
-            method = parent.__dict__.get(name)
-            code = getattr(method, "__code__", None)
-            if isinstance(code, CodeType) and not parent.__module__.startswith("torch.nn."):
-                found.update(_stored(code))
+        found.update(_own_stores(parent))
+    return found
+
+
+@fact
+def _own_stores(cls: type) -> dict[str, Callable[[], Any] | Left]:
+    """What the constructors that a class itself defines store."""
+    found: dict[str, Callable[[], Any] | Left] = {}
+    for name in CONSTRUCTORS:
+        code = getattr(cls.__dict__.get(name), "__code__", None)
+        if isinstance(code, CodeType) and not cls.__module__.startswith("torch.nn."):
+            found.update(_stored(code))
     return found
 
 
@@ -62,12 +68,22 @@ def _stored(code: CodeType) -> dict[str, Callable[[], Any] | Left]:
     for step in dis.get_instructions(code):
         if step.opname in FILLERS:
             continue
+        if _registers_none(before, step):
+            found[str(before[-1].argval)] = lambda: None
         if step.opname == "STORE_ATTR":
             value = _made_by(before)
             name = str(step.argval)
             found[name] = value if name not in found or _same(found[name], value) else Left.SOMETHING
         before.append(step)
     return found
+
+
+def _registers_none(before: list[dis.Instruction], step: dis.Instruction) -> bool:
+    """Whether the step loads the second argument of ``self.register_buffer("mask", None)``."""
+    if step.opname != "LOAD_CONST" or step.argval is not None or len(before) < 2:
+        return False
+    method, name = before[-2:]
+    return method.argval == "register_buffer" and isinstance(name.argval, str)
 
 
 def _same(one: Callable[[], Any] | Left, other: Callable[[], Any] | Left) -> bool:
@@ -98,6 +114,7 @@ EMPTY: dict[str, Callable[[], Any]] = {"dict": dict, "list": list, "set": set, "
 """What makes an empty table when it is called with nothing."""
 
 
+@fact
 def names(cls: type) -> frozenset[str]:
     """Every name and text that a class's own methods mention: its author knows of these.
 
@@ -107,21 +124,33 @@ def names(cls: type) -> frozenset[str]:
     >>> "total_ops" in names(Layer)
     True
     """
-    return _names(cls)
+    return frozenset().union(*map(_own_names, cls.__mro__))
 
 
-@lru_cache(maxsize=4096)
-def _names(cls: Hashable) -> frozenset[str]:
-    assert isinstance(cls, type)
-    found: set[str] = set()
-    for parent in cls.__mro__:
-        if parent.__module__.startswith("torch.nn.modules.module"):
-            continue
-        codes = [c for m in parent.__dict__.values() if isinstance(c := getattr(m, "__code__", None), CodeType)]
-        for code in nested(codes):
-            found.update(code.co_names)
-            found.update(constant for constant in code.co_consts if isinstance(constant, str))
+@fact
+def _own_names(cls: type) -> frozenset[str]:
+    """Those that the methods mention which a class itself defines, and the fields that it declares."""
+    if cls.__module__ == BASE:
+        return frozenset()
+    found = set(vars(cls).get("__annotations__", ()))
+    found.update(name for name, value in cls.__dict__.items() if not callable(value) and not name.startswith("__"))
+    for code in nested(code for _, code in own_codes(cls)):
+        found.update(code.co_names)
+        found.update(constant for constant in code.co_consts if isinstance(constant, str))
     return frozenset(found)
+
+
+BASE = torch.nn.Module.__module__
+"""Where what every module can do is defined: it says nothing of a class."""
+
+
+def own_codes(cls: type) -> Iterator[tuple[str, CodeType]]:
+    """The code of the methods and properties that a class itself defines, by name; of decorated ones what is inside."""
+    for name, value in list(cls.__dict__.items()):
+        for part in (value, *(getattr(value, field, None) for field in ("__func__", "fget", "fset", "fdel", "func"))):
+            code = getattr(inspect.unwrap(part) if callable(part) else part, "__code__", None)
+            if isinstance(code, CodeType):
+                yield name, code
 
 
 def nested(codes: Iterable[CodeType]) -> Iterator[CodeType]:

@@ -6,12 +6,15 @@ class itself or, so that nothing need be imported, by its qualified name.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from ..roles import Role
-from .libraries import CACHES
+from .classes import fact, forget
+from .constructors import names
+from .libraries import CACHES, COUNTERS, INPUTS
+from .wrappers import qualified
 
 
 class Declaration(NamedTuple):
@@ -22,9 +25,6 @@ class Declaration(NamedTuple):
 
 
 _declared = {name: Declaration(transient=frozenset(caches)) for name, caches in CACHES.items()}
-
-COUNTERS = frozenset(("total_ops", "total_params", "__flops__", "__params__", "__batch_counter__", "__macs__"))
-"""Attributes and buffers that profilers (thop, ptflops) put on every module and forget."""
 
 
 def register(cls: type | str, *, transient: str | tuple[str, ...] = (), constant: str | tuple[str, ...] = ()) -> None:
@@ -53,55 +53,57 @@ def register(cls: type | str, *, transient: str | tuple[str, ...] = (), constant
     if both := sorted(more & fixed):
         raise ValueError(f"{name}: {', '.join(both)} cannot be transient and constant")
     _declared[name] = Declaration((known.transient | more) - fixed, (known.constant | fixed) - more)
-    _of_class.clear()
+    forget()
 
 
-def qualified(cls: type) -> str:
-    """A class's qualified name.
+class Plan(NamedTuple):
+    """All that clearing must know of a class, found once."""
 
-    >>> qualified(torch.nn.Linear)
-    'torch.nn.modules.linear.Linear'
-    """
-    return f"{cls.__module__}.{cls.__qualname__}"
+    transient: frozenset[str]
+    constant: frozenset[str]
+    counters: frozenset[str]
+    """Names that profilers give and the class does not know: what has one is a profiler's, or a user's hand's."""
+
+    inputs: frozenset[str]
+    """Names under which attribution tools keep inputs and outputs, as parameters, where the class has none of these."""
+
+    sought: frozenset[str]
+    """What is looked at also where it holds no tensor, or is registered."""
+
+    keeper: bool
+    """Whether the class clears itself: those of `clearstate.nn`, which say what they keep."""
 
 
-_of_class: dict[type, Declaration] = {}
-
-
-def declaration(cls: type) -> Declaration:
-    """What is declared of a class and its parents; the nearest class has the last word."""
-    found = _of_class.get(cls)
-    if found is None:
-        found = Declaration()
-        for parent in reversed(cls.__mro__):
-            own = _declared.get(qualified(parent), Declaration())
-            said = parent.__dict__.get("transient", ())
-            if isinstance(said, tuple | list | set | frozenset):
-                own = own._replace(transient=own.transient | {name for name in said if isinstance(name, str)})
-            found = Declaration(
-                (found.transient | own.transient) - own.constant, (found.constant | own.constant) - own.transient
-            )
-        _of_class[cls] = found
-    return found
+@fact
+def plan(cls: type) -> Plan:
+    """What is declared of a class and its parents (the nearest class has the last word), and what it knows itself."""
+    transient: frozenset[str] = frozenset()
+    constant: frozenset[str] = frozenset()
+    for parent in reversed(cls.__mro__):
+        own = _declared.get(qualified(parent), Declaration())
+        said = parent.__dict__.get("transient", ())
+        more = own.transient
+        if isinstance(said, tuple | list | set | frozenset):
+            more |= {name for name in said if isinstance(name, str)}
+        transient, constant = (transient | more) - own.constant, (constant | own.constant) - more
+    counters = COUNTERS - names(cls)
+    stock = cls.__module__.startswith("torch.nn.modules.") and INPUTS.isdisjoint(names(cls))
+    inputs = INPUTS if stock else frozenset()
+    return Plan(transient, constant, counters, inputs, transient | counters | inputs, hasattr(cls, "clear_own"))
 
 
 def role_of(module: torch.nn.Module, name: str) -> Role | None:
     """The declared role of a module's attribute, or ``None``."""
-    found = declaration(type(module))
+    found = plan(type(module))
     if name in found.transient:
         return Role.TRANSIENT
     return Role.CONSTANT if name in found.constant else None
 
 
-def left_by_a_profiler(module: torch.nn.Module, name: str) -> bool:
-    """Whether an attribute or buffer is a profiler's: named as those name theirs, and unknown to the module's class."""
-    if name not in COUNTERS:
-        return False
-    from .constructors import names
+def is_foreign(module: torch.nn.Module, name: str) -> bool:
+    """Whether no method of a module's class mentions a name: who hung it there came from outside.
 
+    >>> is_foreign(torch.nn.Linear(2, 2), "weight"), is_foreign(torch.nn.Linear(2, 2), "total_ops")
+    (False, True)
+    """
     return name not in names(type(module))
-
-
-def is_its_own_keeper(module: Any) -> bool:
-    """Whether a module clears itself: those of `clearstate.nn`, which say what they keep."""
-    return hasattr(type(module), "clear_own")

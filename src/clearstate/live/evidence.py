@@ -1,122 +1,153 @@
 """What is an attribute of a module: a cache or a constant? The strongest evidence there is decides, never the name.
 
 1. *Alias*: it shares memory with a parameter or a buffer: kept.
-2. *Declared*: the module's class, or a registration for it, says so.
+2. *Declared*: the module's class, or a registration for it, says so; or it is a profiler's counter.
 3. *Computed*: it has a ``grad_fn``: transient, save where a hook recomputes it (``weight_norm``).
 4. *Observed*: it appeared or changed since a baseline: transient; since a baseline knows it unchanged: constant.
 5. *Proved*: a run without it gave the same numbers: transient.
 6. None of these: unknown, kept and reported.
+
+What is registered, and what is no tensor, stays; `registered` says what goes all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from itertools import filterfalse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..roles import Role
-from .declared import declaration, is_its_own_keeper, left_by_a_profiler, role_of
-from .holdings import INTERNAL, Attribute, Found, is_plain, modules, storage_key
+from .declared import Plan, plan
+from .holdings import INTERNAL, PLAIN, Attribute, Found, is_plain, storage_key
+from .registered import is_a_counter, later, verdict
 from .wrappers import is_machinery
 
 if TYPE_CHECKING:
     from .baseline import Baseline
 
+NOTHING: dict[str, Any] = {}
+
+Walk = Sequence[tuple[str, torch.nn.Module]]
+"""All modules of a model with their paths, as `modules` finds them."""
+
 
 @dataclass(slots=True)
 class Judged:
-    """An attribute with tensors in it, what it is for, and how that is known."""
+    """An attribute with tensors in it, or a number that work left; what it is for, and how that is known."""
 
     attribute: Attribute
     tensors: list[Found]
     role: Role
     evidence: str
     recomputed: bool = False
-    """Whether a hook makes it anew before each forward, so that its value stays and only its graph goes."""
+    """Whether its value stays and only its graph goes: a hook makes it anew before each forward, or it is a buffer."""
 
-    aliases: list[Found] = field(default_factory=list)
+    aliases: Sequence[Found] = ()
     """Those of the tensors that are memory of a parameter or a buffer."""
 
 
-def judge(
-    model: torch.nn.Module, baseline: Baseline | None = None, proved: Collection[tuple[int, str]] = ()
-) -> list[Judged]:
-    """Decides for every attribute that holds tensors, and every attribute a class declares.
+def judge(walk: Walk, baseline: Baseline | None = None, proved: Collection[tuple[int, str]] = ()) -> list[Judged]:
+    """Decides for every attribute that holds tensors, every one that a class declares, and every number left by work.
 
     Args:
-        model: any module.
+        walk: the modules of a model.
         baseline: what was there before, from `observe`.
         proved: attributes (id of the module, name) without which a run gave the same numbers.
     """
-    holding = list(_holding(model))
-    own = own_memory(model) if holding else set()
-    return [_judged(attribute, tensors, own, baseline, proved) for attribute, tensors in holding]
-
-
-def _holding(model: torch.nn.Module) -> Iterator[tuple[Attribute, list[Found]]]:
-    """The attributes that hold tensors or are declared transient."""
-    for path, module in modules(model):
-        transient = declaration(type(module)).transient
-        kept = module.kept_names() if is_its_own_keeper(module) else ()  # type: ignore[operator]
-        own = module.__dict__
-        for name in filterfalse(INTERNAL.__contains__, own):
-            value = own[name]
-            if (is_plain(value) and name not in transient) or name in kept:
+    found: list[Judged] = []
+    own: Collection[int | None] | None = None
+    for path, module in walk:
+        known = plan(type(module))
+        kept: Collection[str] = module.kept_names() if known.keeper else ()  # type: ignore[operator]
+        sought, attributes = known.sought, module.__dict__
+        for name in filterfalse(INTERNAL.__contains__, attributes):
+            value = attributes[name]
+            if (type(value) in PLAIN and name not in sought) or name in kept:
+                continue
+            if type(value) is not Tensor and name not in sought and is_plain(value):
                 continue
             attribute = Attribute(path, module, name, value)
             tensors = attribute.tensors()
-            if (tensors or name in transient) and not is_machinery(type(module), name):
-                yield attribute, tensors
-
-
-def own_memory(model: torch.nn.Module) -> set[tuple[torch.device, int]]:
-    """The memory of all parameters and buffers of a model."""
-    found = set()
-    for _, module in modules(model):
+            if is_machinery(type(module), name):
+                continue
+            if tensors:
+                if own is None:
+                    own = own_memory(walk)
+                found.append(_judged(attribute, tensors, own, known, baseline, proved))
+            elif name in known.transient or (name in known.counters and is_a_counter(attribute)):
+                found.append(Judged(attribute, tensors, Role.TRANSIENT, "declared"))
         for table in ("_parameters", "_buffers"):
-            for tensor in module.__dict__.get(table, {}).values():
-                if isinstance(tensor, Tensor):
+            for name, value in (attributes.get(table) or NOTHING).items():
+                if value is not None and (name in sought or value.grad_fn is not None):
+                    attribute = Attribute(path, module, name, value, table)
+                    if (said := verdict(attribute, known)) is not None:
+                        found.append(Judged(attribute, attribute.tensors(), *said, said[0] is Role.BUFFER))
+    if baseline is not None:
+        met = {(id(judged.attribute.module), judged.attribute.name) for judged in found}
+        found += [
+            Judged(attribute, attribute.tensors(), Role.TRANSIENT, "observed")
+            for attribute in later(walk, baseline)
+            if (id(attribute.module), attribute.name) not in met
+        ]
+    return found
+
+
+def own_memory(walk: Walk) -> set[int | None]:
+    """The memory of all parameters and buffers of a model."""
+    found: set[int | None] = set()
+    for _, module in walk:
+        for table in ("_parameters", "_buffers"):
+            for tensor in (module.__dict__.get(table) or NOTHING).values():
+                if tensor is not None:
                     found.add(storage_key(tensor))
-    return {key for key in found if key is not None}
+    found.discard(None)
+    return found
 
 
 def _judged(
     attribute: Attribute,
     tensors: list[Found],
-    own: set[tuple[torch.device, int]],
+    own: Collection[int | None],
+    known: Plan,
     baseline: Baseline | None,
     proved: Collection[tuple[int, str]],
 ) -> Judged:
-    aliases: list[Found] = []
-    others: list[Found] = []
+    name = attribute.name
+    aliases: Sequence[Found] = ()
+    computed = False
     for found in tensors:
-        alias = isinstance(found.tensor, torch.nn.Parameter) or storage_key(found.tensor) in own
-        (aliases if alias else others).append(found)
-    declared = role_of(attribute.module, attribute.name)
-    computed = [f for f in others if f.tensor.grad_fn is not None]
-    if tensors and not others:
+        tensor = found.tensor
+        if storage_key(tensor) in own or (type(tensor) is not Tensor and isinstance(tensor, torch.nn.Parameter)):
+            aliases = (*aliases, found)
+        elif tensor.grad_fn is not None:
+            computed = True
+    if len(aliases) == len(tensors):
         graph = any(f.tensor.grad_fn is not None for f in aliases)
-        return Judged(attribute, tensors, Role.PARAMETER, "alias", recomputed=graph, aliases=aliases)
-    if declared is not None:
-        return Judged(attribute, tensors, declared, "declared", aliases=aliases)
-    if left_by_a_profiler(attribute.module, attribute.name):
+        return Judged(attribute, tensors, Role.PARAMETER, "alias", graph, aliases)
+    if name in known.transient:
+        return Judged(attribute, tensors, Role.TRANSIENT, "declared", aliases=aliases)
+    if name in known.constant:
+        return Judged(attribute, tensors, Role.CONSTANT, "declared", aliases=aliases)
+    if name in known.counters:
         return Judged(attribute, tensors, Role.TRANSIENT, "declared", aliases=aliases)
     if computed:
-        again = _recomputes(attribute.module, attribute.name)
-        role = Role.BUFFER if again else Role.TRANSIENT
-        return Judged(attribute, tensors, role, "computed", recomputed=again, aliases=aliases)
+        again = _recomputes(attribute.module, name)
+        return Judged(attribute, tensors, Role.BUFFER if again else Role.TRANSIENT, "computed", again, aliases)
     if baseline is not None and (seen := baseline.role_of(attribute)) is not None:
         return Judged(attribute, tensors, seen, "observed", aliases=aliases)
-    if (id(attribute.module), attribute.name) in proved:
+    if proved and (id(attribute.module), name) in proved:
         return Judged(attribute, tensors, Role.TRANSIENT, "proved", aliases=aliases)
     return Judged(attribute, tensors, Role.UNKNOWN, "none", aliases=aliases)
 
 
 def _recomputes(module: torch.nn.Module, name: str) -> bool:
     """Whether a hook that holds this name makes it before each forward: ``weight_norm``, ``spectral_norm``, pruning."""
-    hooks = [getattr(hook, "__dict__", {}) for hook in module._forward_pre_hooks.values()]
+    before = module.__dict__.get("_forward_pre_hooks")
+    if not before:
+        return False
+    hooks = [getattr(hook, "__dict__", NOTHING) for hook in before.values()]
     return any(isinstance(value, str) and value == name for hook in hooks for value in hook.values())

@@ -66,12 +66,20 @@ class Found(NamedTuple):
 
 
 class Attribute(NamedTuple):
-    """An attribute of a module that is neither parameter, buffer nor child."""
+    """An attribute of a module that PyTorch does not keep itself; or what is registered under a name."""
 
     path: str
     module: torch.nn.Module
     name: str
     value: Any
+    table: str = ""
+    """``_buffers`` or ``_parameters`` where it is registered."""
+
+    @property
+    def home(self) -> dict[str, Any]:
+        """The dict that it is an entry of."""
+        own = self.module.__dict__
+        return own[self.table] if self.table else own
 
     @property
     def where(self) -> str:
@@ -80,6 +88,8 @@ class Attribute(NamedTuple):
 
     def tensors(self) -> list[Found]:
         """All tensors in it, each once."""
+        if isinstance(self.value, Tensor):
+            return [Found((), self.value)]
         return list(_look(self.value, (), set(), [WIDEST]))
 
 
@@ -180,23 +190,27 @@ def memory(tensor: Tensor) -> Tensor:
 def _inner(tensor: Tensor) -> list[Tensor]:
     """The tensors that one of a wrapping subclass is made of."""
     any_tensor: Any = tensor
-    if type(tensor) in (Tensor, torch.nn.Parameter) or not is_traceable_wrapper_subclass(any_tensor):
+    if type(tensor) in ORDINARY or not is_traceable_wrapper_subclass(any_tensor):
         return []
     names, _ = any_tensor.__tensor_flatten__()
     return [part for name in names if isinstance(part := getattr(tensor, name), Tensor)]
 
 
-def storage_key(tensor: Tensor) -> tuple[torch.device, int] | None:
+def storage_key(tensor: Tensor) -> int | None:
     """What tells a tensor's memory from others': its address or, where it has none (empty or meta), its storage's.
 
     ``None`` of tensors without a storage.
     """
-    plain = memory(tensor)
+    plain = tensor if type(tensor) in ORDINARY else memory(tensor)
     try:
         storage = plain.untyped_storage()
-        return plain.device, (0 if plain.is_meta else storage.data_ptr()) or storage._cdata
+        return (0 if plain.is_meta else storage.data_ptr()) or storage._cdata
     except (NotImplementedError, RuntimeError):  # tensor subclasses and layouts without a storage of their own
         return None
+
+
+ORDINARY = frozenset((Tensor, torch.nn.Parameter))
+"""Types of tensors that have their memory themselves."""
 
 
 def nbytes(tensor: Tensor) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from numbers import Number
 from typing import Any, NamedTuple
 
 import torch
@@ -12,8 +13,8 @@ from ..inventory import Entry, Inventory
 from ..roles import Role
 from .baseline import Baseline
 from .coverage import fresh_bytes
-from .declared import is_its_own_keeper, left_by_a_profiler
-from .evidence import judge
+from .declared import plan
+from .evidence import Judged, Walk, judge
 from .hanging import notes
 from .holdings import memory, modules, nbytes, storage_key
 
@@ -47,7 +48,9 @@ def inspect(model: torch.nn.Module, baseline: Baseline | None = None) -> Invento
     >>> [(e.path, e.evidence, e.device) for e in found.select(Role.TRANSIENT)]
     [('seen', 'computed', 'cpu')]
     """
-    pieces = sorted(_pieces(model, baseline), key=lambda piece: PRIORITY.get(piece.role, len(PRIORITY)))
+    walk = list(modules(model))
+    verdicts = judge(walk, baseline)
+    pieces = sorted(_pieces(walk, verdicts), key=lambda piece: PRIORITY.get(piece.role, len(PRIORITY)))
     by_storage: dict[object, list[_Piece]] = {}
     entries: list[Entry] = []
     for piece in pieces:
@@ -62,23 +65,35 @@ def inspect(model: torch.nn.Module, baseline: Baseline | None = None) -> Invento
         if unseen:
             first = sharers[0]
             entries.append(_entry(first._replace(path=f"{first.path}.<unseen>", role=Role.SLACK), unseen))
-    names = {path: _class_name(module) for path, module in modules(model)}
+    names = {path: _class_name(module) for path, module in walk}
     size = sum(entry.bytes for entry in entries)
-    return Inventory(names[""], "a live module", size, tuple(entries), names, tuple(notes(model)))
+    return Inventory(names[""], "a live module", size, tuple(entries), names, (*notes(model), *_numbers(verdicts)))
+
+
+def _numbers(verdicts: list[Judged]) -> Iterator[str]:
+    """A line for each name of numbers that work left: there may be one on every module."""
+    places: dict[str, list[str]] = {}
+    for judged in verdicts:
+        if judged.role is Role.TRANSIENT and not judged.tensors and isinstance(judged.attribute.value, Number):
+            places.setdefault(judged.attribute.name, []).append(judged.attribute.where)
+    for name, at in places.items():
+        more = f" and on {len(at) - 1} more modules" if len(at) > 1 else ""
+        yield f"{at[0]} is a number that work left{more}: {name} goes"
 
 
 def _class_name(module: torch.nn.Module) -> str:
-    return str(module.typename) if is_its_own_keeper(module) else type(module).__qualname__
+    return str(module.typename) if plan(type(module)).keeper else type(module).__qualname__
 
 
-def _pieces(model: torch.nn.Module, baseline: Baseline | None) -> Iterator[_Piece]:
+def _pieces(walk: Walk, verdicts: list[Judged]) -> Iterator[_Piece]:
+    registered = {(id(j.attribute.module), j.attribute.name): j for j in verdicts if j.attribute.table}
     met: set[int] = set()
-    for path, module in modules(model):
-        for name, tensor, role, evidence in _of_module(module):
+    for path, module in walk:
+        for name, tensor, role, evidence in _of_module(module, registered):
             if id(tensor) not in met:
                 met.add(id(tensor))
                 yield _Piece(f"{path}.{name}" if path else name, path, tensor, role, evidence)
-    for judged in judge(model, baseline):
+    for judged in verdicts:
         for steps, tensor in judged.tensors:
             if id(tensor) not in met:
                 met.add(id(tensor))
@@ -86,19 +101,18 @@ def _pieces(model: torch.nn.Module, baseline: Baseline | None) -> Iterator[_Piec
                 yield _Piece(where, judged.attribute.path, tensor, judged.role, judged.evidence)
 
 
-def _of_module(module: torch.nn.Module) -> Iterator[tuple[str, Tensor, Role, str]]:
-    for name, parameter in module.__dict__.get("_parameters", {}).items():
-        if parameter is not None:
-            yield name, parameter, Role.PARAMETER, "structural"
-            if parameter.grad is not None:
-                yield f"{name}.grad", parameter.grad, Role.GRADIENT, "structural"
-    for name, buffer in module.__dict__.get("_buffers", {}).items():
-        if buffer is not None:
-            if left_by_a_profiler(module, name):
-                yield name, buffer, Role.TRANSIENT, "declared"
-            else:
-                yield name, buffer, Role.BUFFER, "structural"
-    if is_its_own_keeper(module):
+def _of_module(
+    module: torch.nn.Module, registered: Mapping[tuple[int, str], Judged]
+) -> Iterator[tuple[str, Tensor, Role, str]]:
+    for table, role in (("_parameters", Role.PARAMETER), ("_buffers", Role.BUFFER)):
+        for name, tensor in (module.__dict__.get(table) or {}).items():
+            if tensor is None:
+                continue
+            judged = registered.get((id(module), name))
+            yield (name, tensor, *((role, "structural") if judged is None else (judged.role, judged.evidence)))
+            if role is Role.PARAMETER and tensor.grad is not None:
+                yield f"{name}.grad", tensor.grad, Role.GRADIENT, "structural"
+    if plan(type(module)).keeper:
         keeper: Any = module
         for name, tensor in keeper.kept_tensors():
             yield name, tensor, Role.TRANSIENT, "declared"

@@ -38,3 +38,11 @@ CACHES: dict[str, tuple[str, ...]] = {
     for name, caches in classes.items()
 }
 """For each class, the attributes that its work leaves behind."""
+
+COUNTERS = frozenset(
+    "total_ops total_params __flops__ __params__ __macs__ __duration__ __batch_counter__ __start_time__".split()
+)
+"""Numbers and buffers that profilers (thop; ptflops, mmengine, DeepSpeed) put on every module and may forget."""
+
+INPUTS = frozenset("xy")
+"""The parameters that shap's explainer makes of inputs and outputs of every activation, and forgets on shared ones."""

@@ -12,7 +12,7 @@ from ..roles import Role
 from .baseline import Baseline
 from .clearing import restore
 from .evidence import judge
-from .holdings import Attribute, parts
+from .holdings import Attribute, modules, parts
 from .shadow import shadow
 from .together import is_work
 
@@ -46,7 +46,9 @@ def proved_unneeded(model: torch.nn.Module, sample: Any, baseline: Baseline | No
     >>> [name for _, name in proved_unneeded(layer, torch.ones(2))]
     ['last']
     """
-    unknown = [j.attribute for j in judge(model, baseline) if j.role is Role.UNKNOWN and is_work(j.attribute)]
+    unknown = [
+        j.attribute for j in judge(list(modules(model)), baseline) if j.role is Role.UNKNOWN and is_work(j.attribute)
+    ]
     places = [(id(a.module), a.name) for a in unknown]
     expected = _run(model, sample, ())
     if not places:

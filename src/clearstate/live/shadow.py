@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from collections import OrderedDict
 from typing import Any, TypeVar
 
 import torch
 
 M = TypeVar("M", bound=torch.nn.Module)
+
+_origins: dict[int, tuple[Any, int]] = {}
+
+
+def origin(module: torch.nn.Module) -> int:
+    """The id of a module or, of one in a shadow, of the module that it is the shadow of."""
+    known = _origins.get(id(module))
+    return id(module) if known is None else known[1]
+
+
+def _remember(new: torch.nn.Module, old: torch.nn.Module) -> None:
+    key = id(new)
+    _origins[key] = weakref.ref(new, lambda _: _origins.pop(key, None)), origin(old)
+
 
 TABLES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
 
@@ -45,6 +60,7 @@ def _shadow_modules(module: torch.nn.Module, made: dict[int, Any], own_buffers: 
         if id(old) in made:
             continue
         new = made[id(old)] = object.__new__(old.__class__)  # a class of `fully_shard` makes no other of its kind
+        _remember(new, old)
         new.__dict__.update(old.__dict__)
         for table in TABLES:
             if table in new.__dict__:

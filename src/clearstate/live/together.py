@@ -10,23 +10,22 @@ by the constructor: no leftover of work.
 from __future__ import annotations
 
 import dis
-import inspect
-from collections.abc import Hashable, Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
 
-from .constructors import CONSTRUCTORS, FILLERS, Left, nested, stores
+from .classes import fact
+from .constructors import BASE, CONSTRUCTORS, FILLERS, Left, nested, own_codes, stores
 from .holdings import Attribute
 
 PLAIN = (type(None), bool, int, float, str, tuple, torch.Size, torch.device, torch.dtype)
 """What a size, a flag or a key is."""
 
 
-def companions(cache: Attribute) -> Iterator[Attribute]:
+def companions(cache: Attribute) -> Sequence[Attribute]:
     """The plain attributes of a module that are only written where a cache is, with their values of now.
 
     Those alone whose constructor leaves a known value or none at all: that is what they can go back to.
@@ -48,14 +47,12 @@ def companions(cache: Attribute) -> Iterator[Attribute]:
     >>> [(other.name, other.value) for other in companions(Attribute("", layer, "table", layer.table))]
     [('length', 3)]
     """
+    others = _together(type(cache.module)).get(cache.name)
+    if not others:
+        return ()
     own = cache.module.__dict__
-    cls: type = type(cache.module)
-    for name in sorted(_together(cls).get(cache.name, ())):
-        known = stores(cls).get(name, Left.NOTHING)
-        if name in own and isinstance(own[name], PLAIN) and known is not Left.SOMETHING:
-            other = Attribute(cache.path, cache.module, name, own[name])
-            if not other.tensors():
-                yield other
+    found = [Attribute(cache.path, cache.module, name, own[name]) for name in others if name in own]
+    return [other for other in found if isinstance(other.value, PLAIN) and not other.tensors()]
 
 
 def is_work(attribute: Attribute) -> bool:
@@ -74,7 +71,7 @@ def is_work(attribute: Attribute) -> bool:
     >>> [is_work(Attribute("", layer, name, None)) for name in ("weights", "last", "of_a_hook")]
     [False, True, True]
     """
-    cls: type = type(attribute.module)
+    cls = type(attribute.module)
     left = stores(cls).get(attribute.name, Left.NOTHING)
     if not isinstance(left, Left) and isinstance(left(), list | dict | set):
         return True
@@ -82,12 +79,11 @@ def is_work(attribute: Attribute) -> bool:
     return attribute.name in written or attribute.name not in read
 
 
-@lru_cache(maxsize=4096)
-def _work(cls: Hashable) -> tuple[frozenset[str], frozenset[str]]:
+@fact
+def _work(cls: type) -> tuple[frozenset[str], frozenset[str]]:
     """The attributes that methods other than constructors write, and all names that they mention."""
-    assert isinstance(cls, type)
-    read = frozenset(name for code in nested(_methods(cls)) for name in code.co_names)
-    return frozenset(store.name for store in _stores(cls)), read
+    parts = [_own_work(parent) for parent in cls.__mro__]
+    return frozenset(s.name for stores, _ in parts for s in stores), frozenset().union(*(read for _, read in parts))
 
 
 class _Store(NamedTuple):
@@ -98,39 +94,35 @@ class _Store(NamedTuple):
     """Whether the value is made of the attribute's own value: a counter."""
 
 
-@lru_cache(maxsize=4096)
-def _together(cls: Hashable) -> dict[str, frozenset[str]]:
-    """For each attribute that methods compute, the others that are only written in the same blocks of code."""
-    assert isinstance(cls, type)
+@fact
+def _together(cls: type) -> dict[str, tuple[str, ...]]:
+    """For each attribute that methods compute, the others that are only written in the same blocks of code.
+
+    Those alone of which it is known what the constructor leaves.
+    """
     written: dict[str, set[tuple[CodeType, int]]] = {}
-    refused: set[str] = set()
-    for store in _stores(cls):
+    refused = {name for name, left in stores(cls).items() if left is Left.SOMETHING}
+    for store in (store for parent in cls.__mro__ for store in _own_work(parent)[0]):
         if store.of_itself:
             refused.add(store.name)
         if not store.constant:
             written.setdefault(store.name, set()).add(store.block)
     return {
-        cache: frozenset(
-            other for other, at in written.items() if other != cache and other not in refused and at <= blocks
+        cache: tuple(
+            sorted(other for other, at in written.items() if other != cache and other not in refused and at <= blocks)
         )
         for cache, blocks in written.items()
     }
 
 
-def _stores(cls: type) -> Iterator[_Store]:
-    for code in _methods(cls):
-        yield from _stored(code)
-
-
-def _methods(cls: type) -> Iterator[CodeType]:
-    for parent in cls.__mro__:
-        if parent.__module__ == "torch.nn.modules.module":
-            continue
-        for name, value in parent.__dict__.items():
-            method = getattr(value, "__func__", value)
-            code = getattr(inspect.unwrap(method) if callable(method) else method, "__code__", None)
-            if isinstance(code, CodeType) and name not in CONSTRUCTORS:
-                yield code
+@fact
+def _own_work(cls: type) -> tuple[tuple[_Store, ...], frozenset[str]]:
+    """What the methods that a class itself defines store, and the names that they mention; without constructors."""
+    if cls.__module__ == BASE:
+        return (), frozenset()
+    codes = [code for name, code in own_codes(cls) if name not in CONSTRUCTORS]
+    stored = tuple(store for code in codes for store in _stored(code))
+    return stored, frozenset(name for code in nested(codes) for name in code.co_names)
 
 
 def _stored(code: CodeType) -> Iterator[_Store]:

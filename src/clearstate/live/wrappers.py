@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, MutableMapping
-from functools import lru_cache
+from collections.abc import Mapping, MutableMapping
 from typing import Any, TypeVar, overload
 
 import torch
 
+from .classes import fact
 from .constructors import names
-from .declared import qualified
 
 V = TypeVar("V")
 
@@ -79,6 +78,15 @@ def _inside(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
+def qualified(cls: type) -> str:
+    """A class's qualified name.
+
+    >>> qualified(torch.nn.Linear)
+    'torch.nn.modules.linear.Linear'
+    """
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
 def wrapping_step(cls: type) -> str | None:
     """The child in which a class of wrappers holds the wrapped module; ``None`` for all other classes.
 
@@ -102,10 +110,9 @@ def is_machinery(cls: type, name: str) -> bool:
     return known is not None and (name.startswith("_") or name in known)
 
 
-@lru_cache(maxsize=4096)
-def _mentioned(cls: Hashable) -> frozenset[str] | None:
+@fact
+def _mentioned(cls: type) -> frozenset[str] | None:
     """The names that a class of wrappers mentions; ``None`` for all other classes."""
-    assert isinstance(cls, type)
     for parent in cls.__mro__:
         if qualified(parent) in WRAPPERS:
             return names(parent)

@@ -72,7 +72,7 @@ def test_shared_weights_are_written_once_and_shared_again(tmp_path: Path) -> Non
 
 def test_numbers_keep_their_type(tmp_path: Path) -> None:
     for dtype in (torch.float64, torch.float16):
-        net = nn.Sequential(nn.Linear(4, 4), nn.Tanh()).to(dtype)
+        net: Any = nn.Sequential(nn.Linear(4, 4), nn.Tanh()).to(dtype)
         cs.write_definition(net, tmp_path / "net.py")
         loaded = imported(tmp_path / "net.py").load()
         assert {p.dtype for p in loaded.parameters()} == {dtype}
@@ -98,7 +98,7 @@ def test_long_calls_and_long_tables_have_a_line_for_each_part(tmp_path: Path) ->
     cs.write_definition(net, tmp_path / "long.py", torch.randn(2, 128, 6, 4))
     text = (tmp_path / "long.py").read_text()
     assert max(map(len, text.splitlines())) <= 88
-    command = [sys.executable, "-m", "ruff", "format", "--check", "--isolated", tmp_path]
+    command = [sys.executable, "-m", "ruff", "format", "--check", "--isolated", str(tmp_path)]
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0
     loaded = imported(tmp_path / "long.py").load()
     x = torch.randn(3, 128, 6, 4)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import torch
-
 from ..formats.atomic import replacing
 from .convert import Exported, export
 from .coverage import Coverage
 from .state import write_state
 
 
-def to_stock(model: Any, sample: Any = None, *, tolerance: float | None = None) -> torch.nn.Module:
+def to_stock(model: Any, sample: Any = None, *, tolerance: float | None = None) -> Any:
     """The same net of stock PyTorch modules only, with copies of the weights.
 
     Containers of tables and graphs become statements of its ``forward``; layers that PyTorch has no class for become

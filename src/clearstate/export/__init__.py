@@ -8,7 +8,7 @@ A net becomes a program (`program`) of stock layers and statements, by rules of 
 source (`source`) makes the live net, so that both are the same. Each layer is compared with Torch7's (`builder`).
 """
 
-from .coverage import Coverage, coverage
+from .covered import Coverage, coverage
 from .definition import to_stock, write_definition
 from .onnx import to_onnx
 from .rules.table import Unmapped, rule

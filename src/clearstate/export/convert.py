@@ -17,7 +17,7 @@ from .. import nn
 from ..errors import ConversionError
 from ..nn.ownership import mapped, tensors
 from .builder import Builder, describe, difference
-from .coverage import Coverage, unmapped
+from .covered import Coverage, unmapped
 from .program import Program, Row
 from .sampling import doubled, is_batch, made_for
 from .source import Source

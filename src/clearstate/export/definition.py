@@ -7,7 +7,7 @@ from typing import Any
 
 from ..formats.atomic import replacing
 from .convert import Exported, export
-from .coverage import Coverage
+from .covered import Coverage
 from .state import write_state
 
 

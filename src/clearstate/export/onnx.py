@@ -19,7 +19,7 @@ from ..formats.atomic import replacing
 from ..nn.ownership import mapped, tensors
 from .builder import describe, difference
 from .convert import Exported, export
-from .coverage import Coverage
+from .covered import Coverage
 
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 2e-2}
 """How far onnxruntime's numbers may be from PyTorch's, by the largest of their tensor: its kernels are others."""

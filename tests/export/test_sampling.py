@@ -38,6 +38,8 @@ NETS: dict[str, tuple[Any, Any]] = {
     "words": (nn.Sequential(nn.LookupTable(50, 4), nn.Mean(1)), (2, 8)),
     "vectors": (nn.ParallelTable().add(nn.Linear(3, 2)).add(nn.Linear(4, 2)), [(2, 3), (2, 4)]),
     "branches": (nn.Sequential(nn.ConcatTable().add(nn.Identity()).add(nn.Linear(3, 3)), nn.CAddTable()), (2, 3)),
+    "pooled first": (nn.Sequential(nn.SpatialMaxPooling(2, 2), nn.SpatialConvolution(5, 2, 3, 3)), (2, 5, 32, 32)),
+    "any planes": (nn.Sequential(nn.SpatialZeroPadding(1), nn.SpatialAveragePooling(2, 2)), (2, 3, 32, 32)),
     "graph": (graph(), [(2, 3), (2, 5)]),
     "bilinear": (nn.Bilinear(3, 4, 2), [(2, 3), (2, 4)]),
     "normalized": (nn.Sequential(nn.SpatialBatchNormalization(3)), (2, 3, 32, 32)),

@@ -434,3 +434,12 @@ def test_a_stock_net_copies_pickles_its_state_and_compiles(tmp_path: Any) -> Non
     twin.load_state_dict(torch.load(tmp_path / "x.pt"))
     torch.testing.assert_close(twin(x), stock(x))
     torch.testing.assert_close(torch.export.export(stock, (x,)).module()(x), stock(x))
+
+
+def test_layers_of_pytorch_within_a_net_stay_what_they_are() -> None:
+    inner = torch.nn.Sequential(torch.nn.Conv2d(2, 3, (3, 5), padding=1), torch.nn.BatchNorm2d(3), torch.nn.GELU())
+    net = nn.Sequential(nn.SpatialConvolution(1, 2, 3, 3), inner, torch.nn.Upsample(scale_factor=2, mode="bilinear"))
+    stock = converted(net, image(1, 9, 9))
+    assert_same(net, stock, image(1, 9, 9), image(1, 7, 8))
+    kinds = [type(layer).__name__ for layer in only(stock)]
+    assert kinds == ["Conv2d", "Conv2d", "BatchNorm2d", "GELU", "Upsample"]

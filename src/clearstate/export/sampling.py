@@ -19,17 +19,21 @@ BATCH = 2
 SIDES = (32, 224, 28, 64, 16, 8, 96, 128, 227, 231, 299, 256, 48, 12, 24, 20, 14, 10, 40, 56, 80, 100, 112, 160, 192)
 """Sides of images that are tried, in this order."""
 
+PLANES = 3
+"""Of images whose planes no layer says."""
+
 AXES = {"wh": 2, "twh": 3}
 
 
 class _Features:
     """A batch of vectors, sequences or images with so many features; ``axes`` more dimensions follow or precede."""
 
-    def __init__(self, planes: int, axes: int, *, last: bool = False, rows: int = 0) -> None:
+    def __init__(self, planes: int, axes: int, *, last: bool = False, rows: int = 0, guessed: bool = False) -> None:
         self.planes = planes
         self.axes = axes
         self.last = last
         self.rows = rows
+        self.guessed = guessed
 
     def size(self, side: int) -> tuple[int, ...]:
         inner = (min(side, 16) if self.axes == 3 else side,) * self.axes
@@ -47,19 +51,34 @@ def _wanted(module: torch.nn.Module) -> Any:
         return [_Features(size, 0) for size in module.weight.shape[1:]]
     if isinstance(module, nn.Container | torch.nn.Sequential):
         one = isinstance(module, nn.ConcatTable | nn.Concat)
+        guess = None
         for child in module.children():
             found = _wanted(child)
-            if found is not None:
-                return found
+            if found is not None and not getattr(found, "guessed", False):
+                fits = guess is None or getattr(found, "axes", 0) == guess.axes
+                return found if fits else guess
+            guess = guess or found
             if not one and not _passes(child):
-                return None
-        return None
-    return _of_layer(module)
+                break
+        return guess
+    axes = _axes_of(module)
+    return _Features(PLANES, axes, guessed=True) if axes else _of_layer(module)
+
+
+def _axes_of(module: Any) -> int:
+    """Of a layer of images or volumes that takes any number of planes: how many axes these have."""
+    images = (nn.SpatialZeroPadding, nn.SpatialReflectionPadding, nn.SpatialReplicationPadding, nn.SpatialCrossMapLRN)
+    if isinstance(module, (*images, nn.SpatialUpSamplingNearest, nn.SpatialUpSamplingBilinear, nn.SpatialDropout)):
+        return 2
+    windowed = isinstance(module, nn.SpatialMaxPooling | nn.SpatialAveragePooling | nn.VolumetricMaxPooling)
+    return AXES[module.axes] if windowed and not getattr(module, "unpooled", 0) else 0
 
 
 def _passes(module: torch.nn.Module) -> bool:
-    """Whether a layer leaves the form of its input as it is."""
+    """Whether a layer leaves the form of its input as it is, save the sides of images."""
     alone = not any(True for _ in module.children())
+    if _axes_of(module):
+        return True
     kinds = (
         nn.Identity,
         nn.Contiguous,

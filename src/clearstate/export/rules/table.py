@@ -60,7 +60,9 @@ def rule_of(module: torch.nn.Module) -> Rule | None:
                 [getattr(c, name, None) for name in ("update_output", "forward", "draw")] for c in (type(module), cls)
             )
             return RULES[cls] if mine == theirs else None
-    return None
+    from .stock import STOCK, is_stock
+
+    return STOCK if is_stock(module) else None
 
 
 def class_name(module: torch.nn.Module) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
@@ -223,23 +223,23 @@ def convert_graph(root: Any, how: How) -> Converted:
     tensors = retype(root, how.device, how.dtype)
     if how.device == "cpu":
         clear(root, {Role.TRANSIENT})  # what a constructor leaves is of another class there
-    changed = tuple(each for made in plans for each in made.changed)
-    notes = tuple(note for made in plans for note in made.notes)
     return Converted(
-        changed, left, tuple((*names, count) for names, count in tensors.items()), notes + _of_device(root, changed)
+        tuple(each for made in plans for each in made.changed),
+        left,
+        tuple((*names, count) for names, count in tensors.items()),
+        tuple(note for made in plans for note in made.notes) + tuple(_of_device(root, how)),
     )
 
 
-def _of_device(root: Any, changed: Iterable[Changed]) -> tuple[str, ...]:
-    """cudnn.torch's layers refuse tensors of the CPU."""
+def _of_device(root: Any, how: How) -> Iterator[str]:
+    """What of a converted model Torch7 runs on the other device only."""
     from .formats.t7.backends import objects
 
-    if not any(each.after.startswith("cudnn.") for each in changed):
-        return ()
-    types = {obj.get("_type") for _, obj in objects(root) if obj.typename.startswith("cudnn.")}
-    if all(str(name).startswith("torch.Cuda") for name in types if name is not None):
-        return ()
-    return ("cudnn's layers run on a GPU only, and these tensors are the CPU's; device cuda makes them the GPU's",)
+    types = {obj.get("_type") for _, obj in objects(root) if obj.typename.startswith("cudnn.")} - {None}
+    if not all(str(name).startswith("torch.Cuda") for name in types):
+        yield "cudnn's layers run on a GPU only, and these tensors are the CPU's: ask for device cuda, or nn's layers"
+    if how.dtype == "half" and any(obj.get("_type") == "torch.HalfTensor" for _, obj in objects(root)):
+        yield "on the CPU Torch7 only stores halves; to compute with them, ask for device cuda"
 
 
 def to_t7(path: str, output: str | None, how: How) -> Converted:

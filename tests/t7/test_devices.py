@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import clearstate as cs
 from clearstate.formats import t7
 from clearstate.formats.t7 import Object, Storage, Table, Tensor
 from clearstate.formats.t7.backends import objects, walk
+from clearstate.formats.t7.backends_types import retype
 from tests.recordings import CASES, DIGITS, FORMATS, case, paths
+from tests.t7.graphs import graphs
 from tests.t7.layers import layer, numbers
 
 
@@ -67,6 +71,12 @@ def test_a_number_too_large_is_refused_by_its_path_and_nothing_changes() -> None
     assert str(net["modules"][2]["bias"].numpy().tolist()) == "[1.0, inf, nan]"
 
 
+def test_a_gradient_that_was_never_set_does_not_matter() -> None:
+    one = layer("nn.Add", bias=numbers(2), gradBias=Tensor.of(np.array([1e300, 2.0])))
+    cs.convert(one, dtype="float")
+    assert one["gradBias"].numpy().tolist() == [np.inf, 2.0]
+
+
 def test_batch_normalization_of_cudnn_stays_float_in_a_net_of_halves() -> None:
     flat = Storage.of("torch.FloatStorage", [1, 2, 90000, 4])
     names = ("weight", "bias", "running_mean")
@@ -117,6 +127,30 @@ def test_what_is_not_to_be_cast_keeps_its_type() -> None:
     inner["weight"].typename = net["moduleType"] = "torch.CudaTensor"
     cs.convert(net, device="cpu")
     assert (inner["weight"].typename, net["moduleType"]) == ("torch.FloatTensor", "torch.FloatTensor")
+
+
+@given(graphs(), st.sampled_from(["cpu", "cuda", None]), st.sampled_from(["float", "double", None]))
+@settings(max_examples=150, deadline=None)
+def test_any_graph_keeps_its_sharing_and_a_second_time_changes_nothing(root: Any, device: Any, dtype: Any) -> None:
+    before = structure(root)
+    retype(root, device, dtype)
+    assert structure(root) == before
+    once = t7.dumps(root)
+    assert retype(root, device, dtype) == {}
+    assert t7.dumps(root) == once
+
+
+def structure(root: Any) -> list[Any]:
+    """What each thing in a graph is, and for tensors which storage they see where."""
+    found: list[Any] = []
+    known: dict[int, int] = {}
+    for path, edge, _ in walk(root, work=True):
+        value = edge.value
+        geometry = (value.size, value.stride, value.offset) if isinstance(value, Tensor) else ()
+        storage = value.storage if isinstance(value, Tensor) else value if isinstance(value, Storage) else None
+        which = None if storage is None else known.setdefault(id(storage), len(known))
+        found.append((str(path), type(value).__name__, geometry, which))
+    return found
 
 
 # Files.
@@ -178,8 +212,9 @@ def test_what_is_written_is_compared_with_the_parameters_that_were_read(
     assert not new.exists()
 
 
-def test_a_note_says_that_cudnn_wants_a_gpu(tmp_path: Path) -> None:
+def test_a_note_says_that_cudnn_and_halves_want_a_gpu(tmp_path: Path) -> None:
     old, new = tmp_path / "old.t7", tmp_path / "new.t7"
     t7.save(layer("nn.Tanh"), old)
     assert any("GPU" in note for note in cs.convert_file(old, new, backend="cudnn").notes)
     assert not cs.convert_file(old, new, backend="cudnn", device="cuda").notes
+    assert any("only stores" in note for note in cs.convert_file(old, new, dtype="half").notes)

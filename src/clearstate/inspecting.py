@@ -32,13 +32,13 @@ def inspect(what: Any, *, long_size: Literal[4, 8] | None = None) -> Inventory:
     nn.Linear: Torch7 objects, 16 B
       parameter        16 B  100.0%
     """
-    from .formats import t7
-
     if isinstance(what, str | os.PathLike):
         with here(what) as path:
             file = open_path(path, long_size=long_size)
             held: Inventory = door_of(file).inventory(file)
             return replace(held, source=os.fspath(what))
+    from .formats import t7
+
     if isinstance(what, t7.Object | t7.Table | t7.Tensor | t7.Storage | t7.Function):
         return t7.inspect(what, getattr(what, "typename", "table"))
     if is_module(what):
@@ -62,16 +62,16 @@ def is_module(value: Any) -> bool:
 
 def open_path(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None = None) -> Any:
     """Opens a file, or a folder of shards, by what its bytes say; one of another kind is named for what it is."""
-    from .formats import t7
-
     name = os.fspath(path)
-    if not os.path.isdir(name):
+    if not os.path.isdir(name) and not _is_zip(name):
+        from .formats import t7
+
         try:
             return t7.open_file(name, long_size=long_size)
         except FormatError as error:
             wrong = error
     else:
-        wrong = FormatError("a file, or a folder with the index of a model's shards", "another folder", path=name)
+        wrong = FormatError("a file of a model, or a folder with the index of a model's shards", "another", path=name)
 
     from .formats.kinds import kind_of
     from .formats.sniff import refuse, sniff
@@ -82,6 +82,12 @@ def open_path(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None =
     from .formats.pt import door
 
     return door.open_as(name, kind)
+
+
+def _is_zip(path: str) -> bool:
+    """Whether a file begins as zip files do, and no Torch7 file: for these, Torch7's reader need not be loaded."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"PK\x03\x04"
 
 
 def shards(path: str | os.PathLike[str]) -> list[str]:

@@ -13,7 +13,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 from clearstate.errors import ClearstateError, FormatError
-from clearstate.formats.pt.compare import compare
+from clearstate.formats.pt.comparing import compare
 from clearstate.formats.pt.file import File
 from clearstate.formats.pt.objects import Tensor
 from clearstate.formats.pt.sharded import Sharded, open_sharded, write_sharded

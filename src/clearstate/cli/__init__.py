@@ -1,42 +1,48 @@
 """The command ``clearstate``: what a model file holds, made small, and proved to be the same model.
 
 Here is what all commands share: the program's name, and one sentence and exit code 2 for whatever goes wrong.
-Each command has a file of its own and imports what it needs when it runs, so that ``--help`` answers at once.
+Each command has a file of its own, imported when it is called, so that answers come at once.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
 
 import clearstate as cs
 
-from .clear import clear
-from .convert import convert
 from .drawing import Exit, complain, say
-from .files import sentence
-from .inspect import inspect
-from .verify import verify
 from .words import Commands, Words
 
-app = typer.Typer(
-    name="clearstate",
-    cls=Commands,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-for command, summary, example in (
-    (inspect, "What a file holds, and what makes it big.", "model.t7"),
-    (clear, "Write it again without what work left behind.", "model.t7 -o small.t7"),
-    (verify, "Are two files the same model?", "model.t7 small.t7"),
-    (convert, "Write it for another backend, device or number type.", "model.t7 --to nn --device cpu -o cpu.t7"),
-):
-    app.command(cls=Words, short_help=summary, epilog=f"Example: clearstate {command.__name__} {example}")(command)
+COMMANDS = {
+    "inspect": ("What a file holds, and what makes it big.", "model.t7"),
+    "clear": ("Write it again without what work left behind.", "model.t7 -o small.t7"),
+    "verify": ("Are two files the same model?", "model.t7 small.t7"),
+    "convert": ("Write it for another backend, device or number type.", "model.t7 --to nn --device cpu -o cpu.t7"),
+}
+"""What each command is for, and an example. It is the function of its name in the file of its name."""
+
+
+def program(names: Iterable[str]) -> typer.Typer:
+    """The program with some of its commands: only these are imported."""
+    app = typer.Typer(
+        name="clearstate",
+        cls=Commands,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback(invoke_without_command=True, epilog="Example: clearstate inspect model.t7")(start)
+    for name in names:
+        summary, example = COMMANDS[name]
+        command = getattr(importlib.import_module(f"{__name__}.{name}"), name)
+        app.command(cls=Words, short_help=summary, epilog=f"Example: clearstate {name} {example}")(command)
+    return app
 
 
 def _version(asked: bool) -> None:
@@ -45,7 +51,6 @@ def _version(asked: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback(invoke_without_command=True, epilog="Example: clearstate inspect model.t7")
 def start(
     context: typer.Context,
     version: Annotated[
@@ -67,13 +72,17 @@ def run(arguments: Sequence[str]) -> int:
     0: done, or the same model; 1: `verify` found differences; 2: bad input or usage, said in one sentence on stderr;
     130: stopped by Ctrl-C; 141: whoever read the output has gone.
     """
+    named = [name for name in arguments[:1] if name in COMMANDS]
     try:
+        app = program(named or COMMANDS)
         return app(list(arguments), prog_name="clearstate", standalone_mode=False) or Exit.DONE
     except (KeyboardInterrupt, typer.Abort):
         return Exit.STOPPED
     except SystemExit:  # Typer's own answer to a broken pipe, as it prints help
         return Exit.UNREAD
     except Exception as error:
+        from .files import sentence
+
         complain(sentence(error))
         return Exit.REFUSED
 

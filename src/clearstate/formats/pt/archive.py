@@ -19,9 +19,7 @@ from ..data import Data, Held, Mapped, Source
 from .brief import brief
 from .file import File, tensor_made
 from .objects import STORAGE_DTYPE, Global, Storage, Tensor, Value, walk
-from .pickling import dumps
 from .unpickle import unpickle
-from .zipping import write_members
 
 HEADER = 30
 """Bytes of a member's own header, before its name."""
@@ -148,16 +146,22 @@ def write_zip(file: File, handle: BinaryIO, *, folder: str = "archive") -> None:
         handle: an open file, at its beginning.
         folder: the name of the archive's folder.
     """
+    from .zipping import write_members
+
     write_members(handle, _contents(file, folder))
 
 
 def written_size(file: File, folder: str = "archive") -> int:
     """Bytes that `write_zip` would write, found out without reading a storage."""
+    from .zipping import write_members
+
     return write_members(None, _contents(file, folder))
 
 
 def _contents(file: File, folder: str) -> Iterator[tuple[str, Data]]:
     """The members of the archive, in PyTorch's order."""
+    from .pickling import dumps
+
     storages = storages_of(file.root)
     keys = {id(storage): str(i) for i, storage in enumerate(storages)}
 

@@ -71,7 +71,8 @@ def choose(root: Value, use: Use) -> str:
         What was done, in a sentence.
 
     Raises:
-        ClearstateError: there is no copy, there are several, or it has tensors that the model has not.
+        ClearstateError: there is no copy, there are several, it has tensors that the model has not, or there is no
+            model but it.
 
     >>> root = {"model": {}, "model_ema": {"decay": 0.9}}
     >>> choose(root, "model"), root
@@ -82,11 +83,25 @@ def choose(root: Value, use: Use) -> str:
         raise ClearstateError("there is no averaged copy (EMA) of the model in this file to choose")
     if use == "ema" and len(copies) > 1:
         raise ClearstateError(f"there are {len(copies)} averaged copies: {', '.join(copy.path for copy in copies)}")
+    if use == "model" and not beside(root, copies):
+        raise ClearstateError(f"there is no model beside its averaged copy (EMA) {copies[0].path}: --use ema keeps it")
     done = _take(root, copies[0]) if use == "ema" else "went"
     for copy in copies:
         for place in copy.entries.values():
             place.table.pop(place.key, None)
     return f"the averaged copy (EMA) {', '.join(copy.path for copy in copies)} {done}"
+
+
+def beside(root: Value, copies: Collection[Average]) -> bool:
+    """Whether there is a model beside its averaged copies: Ultralytics writes the copy alone.
+
+    >>> root = {"model": None, "model_ema": {"decay": 0.9}}
+    >>> beside(root, averages(root))
+    False
+    """
+    keys, model = main_model(root)
+    copied = () if keys else tuple(f"{copy.path}." for copy in copies)
+    return any(_is_array(place.value) for name, place in places(model).items() if not name.startswith(copied))
 
 
 def _take(root: dict[Value, Value], copy: Average) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple
 
-from ..safetensors import open_safetensors, safetensors_size, write_safetensors
-from .archive import open_zip, write_zip, written_size
 from .file import File
-from .legacy import legacy_size, open_legacy, write_legacy
-from .tar import open_tar
 
 SAFETENSORS = ".safetensors"
 """How the names of files end that hold tensors and nothing else."""
@@ -24,18 +21,31 @@ class Container(NamedTuple):
     size: Callable[[File], int]
 
 
-CONTAINERS: dict[str, Container] = {
-    "zip": Container(open_zip, write_zip, written_size),
-    "legacy": Container(open_legacy, write_legacy, legacy_size),
-    "pickle": Container(open_legacy, write_legacy, legacy_size),
-    "tar": Container(open_tar, write_zip, written_size),
-    "safetensors": Container(
-        open_safetensors,
-        lambda file, handle: write_safetensors(file.root, handle, file.metadata),
-        lambda file: safetensors_size(file.root, file.metadata),
-    ),
-}
-"""By layout. Nobody writes the tar format any more: what came in one goes into a zip file."""
+def _in(module: str) -> Any:
+    """A module beside this one, imported when the first file of its sort comes up."""
+    return importlib.import_module(module, __package__)
+
+
+ZIP = Container(
+    lambda path: _in(".archive").open_zip(path),
+    lambda file, handle: _in(".archive").write_zip(file, handle),
+    lambda file: _in(".archive").written_size(file),
+)
+STREAM = Container(
+    lambda path: _in(".legacy").open_legacy(path),
+    lambda file, handle: _in(".legacy").write_legacy(file, handle),
+    lambda file: _in(".legacy").legacy_size(file),
+)
+FLAT = Container(
+    lambda path: _in("..safetensors").open_safetensors(path),
+    lambda file, handle: _in("..safetensors").write_safetensors(file.root, handle, file.metadata),
+    lambda file: _in("..safetensors").safetensors_size(file.root, file.metadata),
+)
+TAR = ZIP._replace(open=lambda path: _in(".tar").open_tar(path))
+"""Nobody writes the tar format any more: what came in one goes into a zip file."""
+
+CONTAINERS = {"zip": ZIP, "legacy": STREAM, "pickle": STREAM, "tar": TAR, "safetensors": FLAT}
+"""By layout."""
 
 
 def layout_for(path: str, layout: str) -> str:

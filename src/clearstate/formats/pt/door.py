@@ -10,12 +10,8 @@ from typing import BinaryIO
 from ...errors import ClearstateError
 from ...inventory import Inventory
 from ...roles import Role
-from ..atomic import replacing
 from ..changes import Changes
 from ..differences import Difference
-from . import sharded
-from .clear import clear, not_cleared
-from .compare import compare
 from .containers import CONTAINERS, layout_for
 from .file import File
 from .inventory import inspect_file
@@ -29,7 +25,11 @@ Watch = Callable[[BinaryIO], BinaryIO]
 
 def open_as(path: str, kind: str) -> File:
     """Opens a file that `formats.kinds` takes for one of this kind."""
-    return sharded.open_sharded(path) if kind == "sharded" else CONTAINERS[kind].open(path)
+    if kind != "sharded":
+        return CONTAINERS[kind].open(path)
+    from .sharded import open_sharded
+
+    return open_sharded(path)
 
 
 def reopen(path: str, file: File) -> File:
@@ -44,11 +44,15 @@ def inventory(file: File, size: int | None = None) -> Inventory:
 
 def change(file: File, changes: Changes) -> list[str]:
     """Makes changes to what the file holds, in memory; says what was done besides dropping roles."""
+    from .clearing import clear
+
     return clear(file, changes)
 
 
 def left(file: File, changes: Changes) -> list[str]:
     """Paths of what `change` would still take away."""
+    from .clearing import not_cleared
+
     return not_cleared(file, changes)
 
 
@@ -100,10 +104,12 @@ def _tensors(file: File) -> dict[str, Tensor]:
 
 def write(file: File, target: str, check: Check, watch: Watch) -> None:
     """Writes what the file holds, in its layout; ``check`` reads each finished file before it replaces anything."""
-    if file.layout == "sharded":
-        assert isinstance(file, sharded.Sharded)
+    from ..atomic import replacing
+    from .sharded import Sharded, write_sharded
+
+    if isinstance(file, Sharded) and file.layout == "sharded":
         folder = target if os.path.isdir(target) or target.endswith(os.sep) else os.path.dirname(target)
-        sharded.write_sharded(file, folder or os.curdir, check, watch)
+        write_sharded(file, folder or os.curdir, check, watch)
         return
     with replacing(target, lambda path: check(path, file)) as handle:
         CONTAINERS[file.layout].write(file, watch(handle))
@@ -111,9 +117,10 @@ def write(file: File, target: str, check: Check, watch: Watch) -> None:
 
 def size(file: File) -> int:
     """Bytes that `write` would write."""
-    if file.layout == "sharded":
-        assert isinstance(file, sharded.Sharded)
-        return sharded.sharded_size(file)
+    from .sharded import Sharded, sharded_size
+
+    if isinstance(file, Sharded) and file.layout == "sharded":
+        return sharded_size(file)
     return CONTAINERS[file.layout].size(file)
 
 
@@ -124,4 +131,6 @@ def written(file: File, target: str) -> int:
 
 def differences(a: File, b: File, ignoring: Collection[Role] = ()) -> list[Difference]:
     """What differs between two files."""
+    from .comparing import compare
+
     return compare(a, b, ignoring)

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from ...inventory import Entry, Inventory, size_text
 from ...roles import Role
 from ..coverage import shares
+from .averages import beside
 from .file import File
 from .layouts import role_by_structure
 from .objects import Global, Storage, Stub, Tensor, Value, view_of, walk
-from .plain import READ
 from .survey import Piece, Survey, survey
+from .weights_only import READ
 
 PRIORITY = {role: i for i, role in enumerate((Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.METADATA, Role.UNKNOWN))}
 """Bytes that several pieces see are counted for the first of these."""
@@ -80,8 +81,10 @@ def _count(storage: Storage, pieces: list[Piece], fresh: dict[int, int]) -> int:
 def _notes(file: File, found: Survey) -> Iterator[str]:
     if found.layout is not None:
         yield f"written by {found.layout.name}"
+    alone = found.copies and not beside(file.root, found.copies)
     for copy in found.copies:
-        yield f"{copy.path} is an averaged copy of the model (EMA): both stay; --use ema or --use model keeps one"
+        fate = "the model itself is not here" if alone else "both stay; --use ema or --use model keeps one"
+        yield f"{copy.path} is an averaged copy of the model (EMA): {fate}"
     yield from _calls(file)
     if "constants.pkl" in file.records:
         size = sum(data.count for data in file.records.values())

@@ -62,12 +62,12 @@ LAYOUTS = (
     Layout(
         "fairseq",
         ("optimizer_history", "model"),
-        _training("optimizer_history extra_state task_state criterion", "last_optimizer_state"),
+        _training("", "last_optimizer_state"),  # its loader reads optimizer_history and extra_state of every file
     ),
     Layout(
         "Ultralytics",
         ("train_args", "model"),
-        _training("updates scaler train_metrics train_results best_fitness", "optimizer"),
+        _training("updates scaler best_fitness", "optimizer"),
         ("ema",),
     ),
     Layout(

@@ -74,9 +74,9 @@ def choose(root: Value, use: Use) -> str:
         ClearstateError: there is no copy, there are several, it has tensors that the model has not, or there is no
             model but it.
 
-    >>> root = {"model": {}, "model_ema": {"decay": 0.9}}
-    >>> choose(root, "model"), root
-    ('the averaged copy (EMA) model_ema went', {'model': {}})
+    >>> choose({"epoch": 3}, "model")
+    Traceback (most recent call last):
+    clearstate.errors.ClearstateError: there is no averaged copy (EMA) of the model in this file to choose
     """
     copies = averages(root)
     if not copies:

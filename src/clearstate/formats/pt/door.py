@@ -12,6 +12,7 @@ from ...inventory import Inventory
 from ...roles import Role
 from ..changes import Changes
 from ..differences import Difference
+from .averages import averages
 from .containers import CONTAINERS, layout_for
 from .file import File
 from .inventory import inspect_file
@@ -66,6 +67,7 @@ def aimed(file: File, target: str) -> tuple[File, list[str]]:
         return file, []
     layout = layout_for(target, file.layout)
     if layout == "safetensors" and not file.flat:
+        _settle_copies(file)
         made = replace(file, layout=layout, root=_tensors(file), metadata={"format": "pt"})
         return made, _left_behind(file)
     if file.layout != layout and file.layout in ("safetensors", "sharded"):
@@ -81,7 +83,17 @@ def _left_behind(file: File) -> list[str]:
         return ["safetensors holds tensors only: the module's structure is not in the new file"]
     others = [str(key) for key in file.root if key not in keys] if keys else []
     more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-    return [f"safetensors holds tensors only: {', '.join(others[:5])}{more} have no place there"] if others else []
+    verb = "has" if len(others) == 1 else "have"
+    return [f"safetensors holds tensors only: {', '.join(others[:5])}{more} {verb} no place there"] if others else []
+
+
+def _settle_copies(file: File) -> None:
+    """Refuses a choice between the model and its averaged copy that nobody made."""
+    keys, _ = main_model(file.root)
+    for copy in averages(file.root):
+        if not keys or all(path in file.root for path in copy.entries):
+            what = f"{file.path} has an averaged copy of the model (EMA), {copy.path}, and safetensors holds one model"
+            raise ClearstateError(f"{what}: say --use ema or --use model, or drop what is not to be in it")
 
 
 def _tensors(file: File) -> dict[str, Tensor]:

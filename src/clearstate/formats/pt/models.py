@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .layouts import MODELS, is_module, is_state_dict, tensor_in
+from .layouts import MODELS, is_copy, is_module, is_state_dict, role_by_structure, tensor_in
 from .objects import Tensor, Value
 
 DEEPEST = 2000
@@ -30,15 +30,25 @@ class Place(NamedTuple):
 def main_model(root: Value) -> tuple[tuple[Value, ...], Value]:
     """Where the model's own state dict (or pickled module) is: the keys to it, and it.
 
+    Where no key is one that programs use, it is the only state dict or module beside what is neither.
+
     >>> main_model({"epoch": 3, "model": {}})[0]
     ('model',)
     """
-    if not isinstance(root, dict) or (is_state_dict(root) and not any(key in root for key in MODELS)):
+    if not isinstance(root, dict):
         return (), root
     for key in MODELS:
         if key in root and (isinstance(root[key], dict) or is_module(root[key])):
             return (key,), root[key]
-    return (), root
+    if all(isinstance(value, dict) or is_module(value) or tensor_in(value) is not None for value in root.values()):
+        return (), root
+    models = [key for key, value in root.items() if _is_model(key, value)]
+    return ((models[0],), root[models[0]]) if len(models) == 1 else ((), root)
+
+
+def _is_model(key: Value, value: Value) -> bool:
+    whole = is_state_dict(value) or is_module(value)
+    return whole and role_by_structure(value) is None and not is_copy(None, key)
 
 
 def places(model: Value) -> dict[str, Place]:

@@ -288,7 +288,8 @@ def _other_parameters(old: Any, new: Any) -> list[str]:
         elif tensor.numel != other.numel:
             wrong.append(f"{path}: {tensor.numel} elements, not {other.numel}")
         else:
-            due = tensor.numpy().reshape(-1).astype(other.numpy().dtype)
+            with np.errstate(over="ignore", invalid="ignore"):
+                due = tensor.numpy().reshape(-1).astype(other.numpy().dtype)
             if not np.array_equal(due, other.numpy().reshape(-1), equal_nan=due.dtype.kind == "f"):
                 wrong.append(f"{path}: other numbers")
     return wrong

@@ -117,6 +117,15 @@ def test_no_tensor_of_a_recorded_module_is_left_off_the_gpu_or_of_another_type(n
     assert t7.not_cleared(net) == []
 
 
+def test_a_module_that_was_on_a_gpu_of_its_own_opens_without_one() -> None:
+    inner = layer("nn.Add", bias=numbers(2))
+    net = Object("nn.GPU", Table(_type="torch.CudaTensor", modules=Table.of([inner]), device=2.0))
+    net.header = Table.of(["torch.CudaTensor", 2])
+    net = t7.loads(t7.dumps(net))
+    cs.convert(net, device="cpu")
+    assert t7.loads(t7.dumps(net)).header.array() == ["torch.FloatTensor", 2]
+
+
 def test_what_is_not_to_be_cast_keeps_its_type() -> None:
     inner = layer("nn.LookupTable", weight=numbers(2, 2))
     net = Object("nn.DontCast", Table(_type="torch.FloatTensor", modules=Table.of([inner]), castin=True))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ...errors import ClearstateError
+from ...errors import ConversionError
 from ...roles import Role
 from .classes import Left, lookup
 from .clear import LINKED, fresh_value
@@ -82,7 +82,7 @@ class Changed(NamedTuple):
     after: str
 
 
-class CannotConvert(ClearstateError):
+class CannotConvert(ConversionError):
     """Modules that what was asked for has no way to express; nothing was changed or written.
 
     Attributes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class Cast:
 
 
 def _cast(array: Array, dtype: np.dtype[np.generic]) -> Array:
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         return array.astype(dtype)
 
 
@@ -186,7 +186,7 @@ class _Due:
         self.classes = classes
         self.tensors: list[tuple[Tensor, str]] = []
         self.storages: dict[tuple[int, str], tuple[Storage, str]] = {}
-        self.strings: list[tuple[Table, str, str]] = []
+        self.strings: list[tuple[Table, Any, str]] = []
         self.counts: set[tuple[int, str]] = set()
         bare: list[Storage] = []
         pinned = _inside_dont_cast(root)
@@ -233,12 +233,13 @@ class _Due:
         return self.dtype == "half" and self.classes.get(id(module), module.typename) in KEPT_AS_FLOAT
 
     def _note_strings(self, module: Object, how: tuple[Device | None, DType | None]) -> None:
-        for key, text in module.state.items():
+        held = [each for each in (module.state, module.header) if isinstance(each, Table)]
+        for table, key, text in [(each, *item) for each in held for item in each.items()]:
             if isinstance(text, str) and text.endswith("Tensor") and numeric_class(text) is not None:
                 name = renamed(text, *how)
                 if self._keeps_float(module):
                     name = name.replace("Half", "" if "Cuda" in name else "Float")
-                self.strings.append((module.state, key, name))
+                self.strings.append((table, key, name))
 
     def check(self) -> None:
         """Whether every number that is cast has a value in the new type; gradients need not."""

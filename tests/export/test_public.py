@@ -20,10 +20,8 @@ def test_a_net_found_in_the_wild_gives_the_output_that_came_with_it(path: Path) 
     def beside(what: str) -> Any:
         return cs.load(path.with_name(path.name.replace("_net.txt", f"_{what}.txt")))
 
-    net = cs.load(path).evaluate()
-    made, due = (
-        list(tensors(value)) for value in (cs.to_stock(net, beside("input"))(beside("input")), beside("output"))
-    )
+    stock = cs.to_stock(cs.load(path).evaluate(), beside("input"))
+    made, due = (list(tensors(value)) for value in (stock(beside("input")), beside("output")))
     assert len(made) == len(due)
     for ours, theirs in zip(made, due, strict=True):
         torch.testing.assert_close(ours, theirs.reshape(ours.shape), rtol=1e-6, atol=1e-6)

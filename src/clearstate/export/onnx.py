@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import re
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -74,23 +75,27 @@ def _needed() -> None:
 
 def _written(net: torch.nn.Module, exported: Exported, path: str) -> None:
     batch = torch.export.Dim("batch")
-    sizes = mapped(exported.sample, lambda tensor: _Sizes(tensor, batch)) if exported.batched else None
-    names = {"input_names": ["input"]} if isinstance(exported.sample, Tensor) else {}
+    shapes = _plain(mapped(exported.sample, lambda tensor: _Sizes(tensor, batch))) if exported.batched else None
+    asked: dict[str, Any] = {"input_names": ["input"]} if isinstance(exported.sample, Tensor) else {}
+    if isinstance(exported.sample, dict):  # as an argument, the exporter would take it for keywords
+        asked |= {"args": (), "kwargs": {"inputs": exported.sample}, "dynamic_shapes": shapes and {"inputs": shapes}}
+    else:
+        asked |= {"args": (exported.sample,), "dynamic_shapes": shapes and (shapes,)}
     with _quiet():
         try:
             with torch.no_grad():
-                program: Any = torch.onnx.export(
-                    net,
-                    (exported.sample,),
-                    dynamo=True,
-                    dynamic_shapes=None if sizes is None else (_plain(sizes),),
-                    verbose=False,
-                    **names,  # type: ignore[arg-type]
-                )
+                program: Any = torch.onnx.export(net, dynamo=True, verbose=False, **asked)
             program.save(path)
         except Exception as error:
-            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise ConversionError(f"ONNX has no place for this net: {first}") from error
+            raise ConversionError(f"ONNX has no place for this net: {_why(error)}") from error
+
+
+def _why(error: BaseException) -> str:
+    """The first line of what was wrong to begin with."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = re.sub("\x1b\\[[0-9;]*m", "", str(error)).strip()
+    return text.splitlines()[0] if text else type(error).__name__
 
 
 class _Sizes:
@@ -122,9 +127,17 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
+def _is_float(net: torch.nn.Module) -> bool:
+    return all(tensor.dtype is torch.float32 for tensor in net.parameters())
+
+
 def _compare(net: torch.nn.Module, exported: Exported, path: str, tolerance: float | None) -> None:
     onnxruntime: Any = importlib.import_module("onnxruntime")
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        advice = "" if _is_float(net) else "; it has few for other types than float: net.float() first"
+        raise ConversionError(f"onnxruntime does not run this net: {_why(error)}{advice}") from error
     with torch.no_grad():
         due = list(tensors(net(mapped(exported.sample, Tensor.clone))))
     given = {

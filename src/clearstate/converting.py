@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
+from .clearing import _Watch
 from .errors import ClearstateError
 from .inspecting import is_module, open_path
 from .roles import Role
@@ -31,6 +32,7 @@ class How:
         dtype: ``"float"``, ``"double"`` or ``"half"``; as it is unless given.
         partial: go on where some modules cannot be expressed, and leave these.
         long_size: bytes of a C ``long`` in a Torch7 file; found out unless given.
+        progress: called now and then with the bytes written so far, and about how many there will be.
     """
 
     backend: str | None = None
@@ -38,6 +40,7 @@ class How:
     dtype: DType | None = None
     partial: bool = False
     long_size: Literal[4, 8] | None = None
+    progress: Callable[[int, int], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,7 @@ def convert_file(
     dtype: DType | None = None,
     partial: bool = False,
     long_size: Literal[4, 8] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Converted:
     """Writes a model as a file of another kind, or of the same kind for another backend, device or number type.
 
@@ -173,6 +177,8 @@ def convert_file(
         dtype: ``"float"``, ``"double"`` or ``"half"``; as it is unless given.
         partial: go on where some layers cannot be expressed, and leave these.
         long_size: bytes of a C ``long`` in the file; found out unless given.
+        progress: called now and then with the bytes written so far, and about how many there will be; when the two
+            are equal, reading back begins.
 
     Raises:
         CannotConvert: layers cannot be expressed; nothing was written. Names each with its path, class and reason.
@@ -192,7 +198,7 @@ def convert_file(
     """
     name = os.fspath(path)
     target = None if output is None else os.fspath(output)
-    how = How(backend, device, dtype, partial, long_size)
+    how = How(backend, device, dtype, partial, long_size, progress)
     kind = KINDS[".t7"] if target is None else kind_of(target)
     if target is not None and os.path.exists(target) and os.path.samefile(name, target):
         raise ValueError(f"{target} is the model itself; write the converted one elsewhere")
@@ -261,7 +267,9 @@ def to_t7(path: str, output: str | None, how: How) -> Converted:
         _compare(old, file, new)
 
     with replacing(output, check) as handle:
-        t7.write(file.root, handle, layout)
+        t7.write(file.root, _Watch(how.progress, file.size)(handle), layout)
+        if how.progress is not None:
+            how.progress(file.size, file.size)
     return replace(done, path=output, size=(file.size, os.path.getsize(output)))
 
 

@@ -195,6 +195,16 @@ def test_a_mapped_file_is_cast_as_it_is_written(tmp_path: Path) -> None:
                 assert np.array_equal(at[name].numpy(), due), path
 
 
+def test_progress_is_told_in_bytes_up_to_the_end(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    cs.convert_file(
+        DIGITS / "digits.t7", tmp_path / "x.t7", device="cuda", dtype="double", progress=lambda *at: told.append(at)
+    )
+    size = (DIGITS / "digits.t7").stat().st_size
+    assert told == sorted(told)
+    assert told[-1] == (size, size)
+
+
 def test_nothing_is_written_where_a_layer_is_refused(tmp_path: Path) -> None:
     old, new = tmp_path / "old.t7", tmp_path / "new.t7"
     t7.save(layer("cudnn.LSTM", weight=numbers(3)), old)

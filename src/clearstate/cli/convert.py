@@ -11,6 +11,7 @@ import clearstate as cs
 
 from .drawing import Line, Part, counted, say, screen, wrapped
 from .files import long_size, readable, sentence
+from .meter import Meter
 
 if TYPE_CHECKING:
     from clearstate.backends import Refused
@@ -52,7 +53,10 @@ def convert(
         raise cs.ClearstateError(f"cannot write {output}: there is no folder {os.path.dirname(output)}")
     asked: dict[str, Any] = {"backend": to, "device": device, "dtype": dtype, "long_size": long_size(longs)}
     try:
-        done = cs.convert_file(readable(model), None if report else output, partial=partial or report, **asked)
+        with Meter([] if report else [readable(model)]) as meter:
+            meter.begin(model)
+            asked["progress"] = meter.at
+            done = cs.convert_file(readable(model), None if report else output, partial=partial or report, **asked)
     except cs.CannotConvert as error:
         raise cs.ClearstateError(
             f"{model}: {error}; --partial leaves it and converts the rest, --report lists all"

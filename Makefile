@@ -1,5 +1,7 @@
 # make demo    clears the example model with the command line
 # make test    every check: ruff, types, tests
+# make browser puts Chromium, for the tests of reports, on a machine with apt-get, or says how to get it
+# make charts  builds what reports draw with from its pinned npm packages
 # make bench   measures, in one table
 # make build   a wheel and an sdist in dist/
 # make clean   removes everything that make made
@@ -9,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint types bench build clean
+.PHONY: demo test lint types browser charts bench build clean
 
 demo: $(VENV)/runtime
 	@mkdir -p build
@@ -18,7 +20,7 @@ demo: $(VENV)/runtime
 	@ls -l examples/digits.t7 build/digits-small.t7 | awk '{ printf "%9d bytes  %s\n", $$5, $$NF }'
 	$(BIN)/clearstate verify examples/digits.t7 build/digits-small.t7
 
-test: lint types
+test: lint types browser
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/development
@@ -27,6 +29,17 @@ lint: $(VENV)/development
 
 types: $(VENV)/development
 	$(BIN)/mypy
+
+# Where it can be installed, it is there or this fails; elsewhere the tests that need it say that they did not run.
+browser:
+	@if { command -v chromedriver && { command -v chromium || command -v chromium-browser || command -v google-chrome; }; } >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes chromium chromium-driver >/dev/null; \
+	else echo "Tests of reports in a browser are skipped: install Chromium and ChromeDriver (Debian: chromium chromium-driver)."; \
+	fi
+
+charts:
+	$(PYTHON) tools/charts/build.py
 
 bench: $(VENV)/development
 	$(BIN)/python benchmarks/bench.py

@@ -17,6 +17,9 @@ from .roles import Role
 SHOWN = 10
 """How many pieces of a live module are told one by one."""
 
+FRAME = 'title="clearstate report" sandbox="allow-scripts" width="100%" height="720" frameborder="0"'
+"""How a notebook shows a report: its scripts run, but out of reach of the notebook."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -178,7 +181,7 @@ class Inventory:
         return "\n".join([*rows, *(f"  note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """A table for notebooks: roles, and of live modules what goes and what nobody knows."""
+        """For notebooks: the report in a frame of its own, and a table that folds out where no frames are shown."""
         cells = [_row("th", "role", "bytes", "share")]
         cells += [_row("td", str(r), size_text(n), f"{n / max(self.size, 1):.1%}") for r, n in self.by_role().items()]
         tables = [f"<table>{''.join(cells)}</table>"]
@@ -193,7 +196,9 @@ class Inventory:
         if self.notes:
             tables.append(f"<ul>{''.join(f'<li>{html.escape(note)}</li>' for note in self.notes)}</ul>")
         head = f"{self.source}: {self.kind}{self._devices()}, {size_text(self.size)}"
-        return f"<div><p><b>{html.escape(head)}</b></p>{''.join(tables)}</div>"
+        table = f"<details><summary><b>{html.escape(head)}</b></summary>{''.join(tables)}</details>"
+        frame = f'<iframe {FRAME} srcdoc="{html.escape(self.to_html())}"></iframe>'
+        return f"<div>{frame}{table}</div>"
 
 
 def _judgement(entry: Entry) -> str:

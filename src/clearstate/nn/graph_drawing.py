@@ -1,4 +1,4 @@
-"""Drawings of a graph, by graphviz."""
+"""Drawings of a graph: by graphviz, and by a report."""
 
 from __future__ import annotations
 
@@ -7,25 +7,54 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+from ..inventory import Graph, GraphNode
+
 if TYPE_CHECKING:
-    from .graph import gModule
+    from .graph import Step, gModule
 
 
 def dot(net: gModule, title: str | None = None) -> str:
     """The graph in graphviz's language: one node a step, one arrow a value read."""
-    from .graph import step_label
-
     lines = ["digraph G {"]
     if title:
         lines += ['labelloc="t";', f"label={_quoted(title)};"]
     lines.append("node [shape = oval];")
     for i, step in enumerate(net.plan):
-        ends = {0: "input", len(net.plan) - 1: "output"}
-        label = ends.get(i, "") if step.name is None and "name" not in step.annotations else ""
         more = "".join(f" {key}={_quoted(str(v))}" for key, v in sorted(_attributes(step.annotations).items()))
-        lines.append(f"n{i + 1} [label={_quoted(label or step_label(net, step))}{more}];")
+        lines.append(f"n{i + 1} [label={_quoted(_label(net, i, step))}{more}];")
     lines += [f"n{parent + 1} -> n{i + 1};" for i, step in enumerate(net.plan) for parent in step.parents]
     return "\n".join([*lines, "}"])
+
+
+def flow(net: gModule, path: str = "") -> Graph:
+    """The graph as an inventory holds it.
+
+    Args:
+        net: the net.
+        path: where it is, from the root.
+
+    >>> import clearstate.nn as nn
+    >>> x = nn.Identity()()
+    >>> [(node.label, node.module, node.reads) for node in flow(nn.gModule([x], [nn.Tanh()(x)]), "net").nodes]
+    [('input', None, ()), ('nn.Identity', 'net.0', (0,)), ('nn.Tanh', 'net.1', (1,)), ('output', None, (2,))]
+    """
+    above = f"{path}." if path else ""
+    nodes = []
+    for i, step in enumerate(net.plan):
+        if step.name is None or "name" in step.annotations:
+            label = _label(net, i, step)
+        else:
+            label = str(getattr(net._modules[step.name], "typename", type(net._modules[step.name]).__name__))
+        nodes.append(GraphNode(label, None if step.name is None else f"{above}{step.name}", step.parents))
+    return Graph(path, net.typename, tuple(nodes))
+
+
+def _label(net: gModule, number: int, step: Step) -> str:
+    """The name of a step, or else what it does: of the first and the last, that they are the ends."""
+    from .graph import step_label
+
+    end = {0: "input", len(net.plan) - 1: "output"}.get(number)
+    return end if end and step.name is None and "name" not in step.annotations else step_label(net, step)
 
 
 def _attributes(annotations: dict[str, object]) -> dict[str, object]:

@@ -29,13 +29,13 @@ def columns(before: Inventory, after: Inventory | None = None) -> dict[str, Any]
     words: dict[str, int] = {}
 
     def word(text: str) -> int:
-        return words.setdefault(text, len(words))
+        return words.setdefault(clean(text), len(words))
 
     rows = []
     for entry, old, new in _pairs(before, after):
         home = homes[entry.path]
         rest = clean(entry.path[len(paths[home]) :] if home >= 0 else entry.path)
-        said = (word(clean(entry.type)), word(entry.evidence), word(clean(geometry(entry))))
+        said = (word(entry.type), word(entry.evidence), word(geometry(entry)))
         rows.append((home, rest, ROLES[entry.role], *said, old, new))
     names = ("home", "rest", "role", "type", "evidence", "geometry", "before", "after")
     pieces: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate(names)}

@@ -34,14 +34,12 @@ function paintSwatch(element, role) {
   element.style.backgroundColor = `var(--role-${roles[role][0]})`;
 }
 
-// Stripes over what clearing drops: a sign besides the colour.
-function stripes(role) {
-  if (!roles[role][2]) return undefined;
-  return {
-    symbol: "rect",
-    color: "rgba(255,255,255,.2)",
-    dashArrayX: [1, 0],
-    dashArrayY: [2, 7],
-    rotation: -Math.PI / 4,
-  };
-}
+// Stripes over what clearing drops: a sign besides the colour. One object, since the charts draw each anew.
+const STRIPES = {
+  symbol: "rect",
+  color: "rgba(255,255,255,.2)",
+  dashArrayX: [1, 0],
+  dashArrayY: [2, 7],
+  rotation: -Math.PI / 4,
+};
+const stripes = (role) => (roles[role][2] ? STRIPES : undefined);

@@ -19,7 +19,7 @@ function nodeSize(graph, i) {
 
 function nodeLabel(graph, i) {
   const home = graph.home[i];
-  const label = shortType(graph.label[i]).replace(/^nn\./, "");
+  const label = shortType(graph.label[i]);
   return home < 0 || moduleNodes[home] === root ? label : `${moduleNodes[home].label} ${label}`;
 }
 
@@ -65,24 +65,20 @@ function graphOption() {
       label: { color: role < 0 ? palette.text : palette.inks[role], text },
     };
   });
-  // Two corners that nobody sees, so that the chart's own scale is the layout's.
-  for (const [name, x, y] of [["start", 0, 0], ["end", flow.wide, flow.high]]) {
+  // Points that nobody sees: two corners, so that the chart's scale is the layout's, and the bends of the edges, which
+  // begin and end at the border of a node and go around the others.
+  const point = (name, { x, y }) => {
     nodes.push({ name, x, y, symbolSize: 0, bend: true, label: { show: false }, itemStyle: { opacity: 0 } });
-  }
+    return name;
+  };
+  point("first corner", { x: 0, y: 0 });
+  point("last corner", { x: flow.wide, y: flow.high });
   const links = [];
-  // A long edge goes around other nodes by way of the bends of its layout: points that nobody sees.
   for (const edge of net.edges()) {
-    const { points } = net.edge(edge);
-    let from = edge.v;
-    if (points.length > 3) {
-      points.slice(1, -1).forEach(({ x, y }, k) => {
-        const bend = `${edge.v} ${edge.w} ${k}`;
-        nodes.push({ name: bend, x, y, symbolSize: 0, bend: true, label: { show: false }, itemStyle: { opacity: 0 } });
-        links.push({ source: from, target: bend, symbol: ["none", "none"] });
-        from = bend;
-      });
+    const bends = net.edge(edge).points.map((at, k) => point(`${edge.v} ${edge.w} ${k}`, at));
+    for (let k = 1; k < bends.length; k += 1) {
+      links.push({ source: bends[k - 1], target: bends[k], symbol: ["none", k === bends.length - 1 ? "arrow" : "none"] });
     }
-    links.push({ source: from, target: edge.w, symbol: ["none", "arrow"] });
   }
   return {
     animation: false,

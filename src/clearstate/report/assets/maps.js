@@ -4,6 +4,7 @@ const TILES = 700; // the most tiles of one map: what is smaller is drawn as a w
 const DEEP = 7; // levels that show their parts at once
 const SMALLEST = 36; // square pixels of the smallest tile of its own
 const NAMED = 1100; // square pixels from which a tile has its name on it
+const SPECK = 20; // square pixels below which a role's part of a whole is left out
 const OPENED = 4000; // square pixels from which a node shows its parts
 
 const place = document.getElementById("maps");
@@ -91,7 +92,7 @@ class Treemap {
       const totals = roles.map(() => 0);
       for (const node of nodes) node.byRole(side).forEach((n, role) => (totals[role] += n));
       const about = nodes.length === 1 ? nodes[0] : this.tiles[above].node;
-      const order = totals.map((n, role) => role).filter((role) => totals[role]);
+      const order = totals.map((n, role) => role).filter((role) => (totals[role] / total) * area > SPECK);
       order.sort((a, b) => totals[b] - totals[a]);
       return order.map((role) => leaf(about, above, role, totals[role], text));
     };

@@ -99,14 +99,14 @@ themeButton.addEventListener("click", () => {
 dark.addEventListener("change", repaint);
 
 let resizing = 0;
-new ResizeObserver(() => {
+addEventListener("resize", () => {
   cancelAnimationFrame(resizing);
   resizing = requestAnimationFrame(() => {
     maps.forEach((map) => map.draw());
     drawGraph();
     rows();
   });
-}).observe(document.querySelector("main"));
+});
 
 document.addEventListener("keydown", (event) => {
   const writing = /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);

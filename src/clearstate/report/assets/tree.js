@@ -23,9 +23,8 @@ function sizeText(size) {
 
 const percent = (part, whole) => `${((100 * part) / Math.max(whole, 1)).toFixed(1)} %`;
 
-function shortType(name) {
-  return /^torch\.nn\.modules\./.test(name) ? name.slice(name.lastIndexOf(".") + 1) : name;
-}
+// A class as people call it: its name without the package that nearly all of them are in.
+const shortType = (name) => name.replace(/^(torch\.nn\.modules\.\w+|nn)\./, "");
 
 // The steps of a path: `a.b[1]['c.d']` is a, b, [1], ['c.d'].
 function steps(text) {

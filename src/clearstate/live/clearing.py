@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Collection
+from functools import partial
+from operator import setitem
 from typing import Any
 
 import torch
@@ -110,8 +112,9 @@ def restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) -
     """
     others = companions(attribute)
     _restore(attribute, baseline, done)
-    for other in others:
-        _restore(other, baseline, done)
+    if others:
+        for other in others:
+            _restore(other, baseline, done)
 
 
 def _restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) -> None:
@@ -120,42 +123,41 @@ def _restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) 
     else:
         left = stores(type(attribute.module)).get(attribute.name, Left.NOTHING)
         there = left is not Left.NOTHING
-        then = left() if not isinstance(left, Left) else None
+        then = None if isinstance(left, Left) else left()
     if not there:
-        _set(attribute, REMOVED, done)
+        _remove(attribute, done)
     elif isinstance(then, list | dict | set) and type(then) is type(attribute.value):
         _refill(attribute.value, then, done)
     else:
         _set(attribute, then, done)
 
 
-REMOVED = object()
-
-
 def _set(attribute: Attribute, value: Any, done: list[Undo]) -> None:
-    home, name, old = attribute.home, attribute.name, attribute.value
-    if value is not REMOVED:
-        home[name] = value
-        done.append(lambda: home.__setitem__(name, old))
-        return
-    if not attribute.table:
+    home = attribute.home
+    home[attribute.name] = value
+    done.append(partial(setitem, home, attribute.name, attribute.value))
+
+
+def _remove(attribute: Attribute, done: list[Undo]) -> None:
+    _, module, name, old, table = attribute
+    home = attribute.home
+    if not table:
         del home[name]
-        done.append(lambda: home.__setitem__(name, old))
+        done.append(partial(setitem, home, name, old))
         return
     order = dict(home)
     del home[name]
-    done.append(lambda: _fill(home, order))
-    if attribute.table == "_buffers":
-        passing = attribute.module.__dict__.get("_non_persistent_buffers_set", set())
-        if name in passing:
-            passing.discard(name)
-            done.append(lambda: passing.add(name))
+    done.append(partial(_fill, home, order))
+    passing = module.__dict__.get("_non_persistent_buffers_set", set())
+    if name in passing:
+        passing.discard(name)
+        done.append(partial(passing.add, name))
 
 
 def _refill(table: Any, then: Any, done: list[Undo]) -> None:
     old = table.copy()
     _fill(table, then)
-    done.append(lambda: _fill(table, old))
+    done.append(partial(_fill, table, old))
 
 
 def _fill(table: Any, content: Any) -> None:

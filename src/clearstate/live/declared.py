@@ -14,7 +14,7 @@ from ..roles import Role
 from .classes import fact, forget
 from .constructors import names
 from .libraries import CACHES, COUNTERS, INPUTS
-from .wrappers import qualified
+from .wrappers import qualified, wrapping_step
 
 
 class Declaration(NamedTuple):
@@ -70,6 +70,9 @@ class Plan(NamedTuple):
     sought: frozenset[str]
     """What is looked at also where it holds no tensor, or is registered."""
 
+    wrapped: str | None
+    """Of wrappers, the child that is wrapped."""
+
     keeper: bool
     """Whether the class clears itself: those of `clearstate.nn`, which say what they keep."""
 
@@ -89,7 +92,8 @@ def plan(cls: type) -> Plan:
     counters = COUNTERS - names(cls)
     stock = cls.__module__.startswith("torch.nn.modules.") and INPUTS.isdisjoint(names(cls))
     inputs = INPUTS if stock else frozenset()
-    return Plan(transient, constant, counters, inputs, transient | counters | inputs, hasattr(cls, "clear_own"))
+    sought = transient | counters | inputs
+    return Plan(transient, constant, counters, inputs, sought, wrapping_step(cls), hasattr(cls, "clear_own"))
 
 
 def role_of(module: torch.nn.Module, name: str) -> Role | None:

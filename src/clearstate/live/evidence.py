@@ -12,7 +12,7 @@ What is registered, and what is no tensor, stays; `registered` says what goes al
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,9 @@ from torch import Tensor
 
 from ..roles import Role
 from .declared import Plan, plan
-from .holdings import INTERNAL, PLAIN, Attribute, Found, is_plain, storage_key
+from .holdings import INTERNAL, PLAIN, Attribute, Found, is_parameter, is_plain, storage_key
 from .registered import is_a_counter, later, verdict
-from .wrappers import is_machinery
+from .wrappers import COMPOSED, is_machinery
 
 if TYPE_CHECKING:
     from .baseline import Baseline
@@ -59,33 +59,42 @@ def judge(walk: Walk, baseline: Baseline | None = None, proved: Collection[tuple
         proved: attributes (id of the module, name) without which a run gave the same numbers.
     """
     found: list[Judged] = []
-    own: Collection[int | None] | None = None
+    holding: list[tuple[Attribute, list[Found], Plan]] = []
     for path, module in walk:
         known = plan(type(module))
         kept: Collection[str] = module.kept_names() if known.keeper else ()  # type: ignore[operator]
         sought, attributes = known.sought, module.__dict__
         for name in filterfalse(INTERNAL.__contains__, attributes):
             value = attributes[name]
-            if (type(value) in PLAIN and name not in sought) or name in kept:
+            kind = type(value)
+            if kind is Tensor:
+                tensors = [Found((), value)]
+            elif name not in sought and (kind in PLAIN or is_plain(value)):
                 continue
-            if type(value) is not Tensor and name not in sought and is_plain(value):
+            else:
+                tensors = None
+            if name in kept:
                 continue
             attribute = Attribute(path, module, name, value)
-            tensors = attribute.tensors()
-            if is_machinery(type(module), name):
+            if name.startswith(COMPOSED) or (known.wrapped is not None and is_machinery(type(module), name)):
                 continue
+            if tensors is None:
+                tensors = attribute.tensors()
             if tensors:
-                if own is None:
-                    own = own_memory(walk)
-                found.append(_judged(attribute, tensors, own, known, baseline, proved))
+                holding.append((attribute, tensors, known))
             elif name in known.transient or (name in known.counters and is_a_counter(attribute)):
                 found.append(Judged(attribute, tensors, Role.TRANSIENT, "declared"))
-        for table in ("_parameters", "_buffers"):
-            for name, value in (attributes.get(table) or NOTHING).items():
-                if value is not None and (name in sought or value.grad_fn is not None):
-                    attribute = Attribute(path, module, name, value, table)
-                    if (said := verdict(attribute, known)) is not None:
-                        found.append(Judged(attribute, attribute.tensors(), *said, said[0] is Role.BUFFER))
+        parameters, buffers = attributes.get("_parameters"), attributes.get("_buffers")
+        if parameters and not sought.isdisjoint(parameters):
+            found += _registered(path, module, "_parameters", known)
+        if buffers and any(name in sought or (b is not None and b.grad_fn is not None) for name, b in buffers.items()):
+            found += _registered(path, module, "_buffers", known)
+    own = None
+    if any(judged.recomputed for judged in found) or not all(
+        _is_a_result(f.tensor) for _, fs, _ in holding for f in fs
+    ):
+        own = own_memory(walk)
+    found += [_judged(*held, own, baseline, proved) for held in holding]
     if baseline is not None:
         met = {(id(judged.attribute.module), judged.attribute.name) for judged in found}
         found += [
@@ -94,6 +103,22 @@ def judge(walk: Walk, baseline: Baseline | None = None, proved: Collection[tuple
             if (id(attribute.module), attribute.name) not in met
         ]
     return found
+
+
+def _registered(path: str, module: torch.nn.Module, table: str, known: Plan) -> Iterator[Judged]:
+    for name, value in module.__dict__[table].items():
+        if value is not None:
+            attribute = Attribute(path, module, name, value, table)
+            if (said := verdict(attribute, known)) is not None:
+                yield Judged(attribute, [Found((), value)], *said, said[0] is Role.BUFFER)
+
+
+def _is_a_result(tensor: Tensor) -> bool:
+    """Whether a tensor is computed, and a view of nothing that is not: it cannot be memory of a parameter."""
+    if tensor.grad_fn is None:
+        return False
+    base = tensor._base
+    return base is None or base.grad_fn is not None
 
 
 def own_memory(walk: Walk) -> set[int | None]:
@@ -111,8 +136,8 @@ def own_memory(walk: Walk) -> set[int | None]:
 def _judged(
     attribute: Attribute,
     tensors: list[Found],
-    own: Collection[int | None],
     known: Plan,
+    own: Collection[int | None] | None,
     baseline: Baseline | None,
     proved: Collection[tuple[int, str]],
 ) -> Judged:
@@ -121,7 +146,7 @@ def _judged(
     computed = False
     for found in tensors:
         tensor = found.tensor
-        if storage_key(tensor) in own or (type(tensor) is not Tensor and isinstance(tensor, torch.nn.Parameter)):
+        if own is not None and (storage_key(tensor) in own or is_parameter(tensor)):
             aliases = (*aliases, found)
         elif tensor.grad_fn is not None:
             computed = True

@@ -100,9 +100,14 @@ def is_plain(value: Any) -> bool:
     (True, True, False, False)
     """
     kind = type(value)
-    return kind in PLAIN or (
-        (kind is tuple or kind is list) and len(value) <= NARROW and PLAIN.issuperset(map(type, value))
-    )
+    if kind is tuple or kind is list:
+        return len(value) <= NARROW and PLAIN.issuperset(map(type, value))
+    return kind in PLAIN
+
+
+def is_parameter(tensor: Tensor) -> bool:
+    """Whether a tensor is a parameter; to ask PyTorch takes longer."""
+    return type(tensor) is not Tensor and isinstance(tensor, torch.nn.Parameter)
 
 
 def modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
@@ -201,10 +206,9 @@ def storage_key(tensor: Tensor) -> int | None:
 
     ``None`` of tensors without a storage.
     """
-    plain = tensor if type(tensor) in ORDINARY else memory(tensor)
     try:
-        storage = plain.untyped_storage()
-        return (0 if plain.is_meta else storage.data_ptr()) or storage._cdata
+        storage = (tensor if type(tensor) in ORDINARY else memory(tensor)).untyped_storage()
+        return storage.data_ptr() or storage._cdata
     except (NotImplementedError, RuntimeError):  # tensor subclasses and layouts without a storage of their own
         return None
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import models
 from answering import EXAMPLE, answering
+from checkpoints import checkpoints
 from clearing import clearing
 from measure import Row, table
 from opening import opening
@@ -39,6 +40,7 @@ def rows(folder: Path, quick: bool) -> Iterator[Row]:
     yield from opening(large, small, 7 if quick else 15)
     yield from clearing(large, 3)
     large.unlink()
+    yield from checkpoints(folder, 200_000_000 if quick else 2_000_000_000, 3)
     yield from small_values(folder, 100_000 if quick else 1_000_000, 3)
     yield from whole_files(1 if quick else 5)
 

@@ -14,10 +14,15 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
+from ..errors import FormatError
+
 Array = np.ndarray[Any, Any]
 
 PIECE = 8 << 20
 """Bytes handled at a time when numbers are copied or compared."""
+
+READ = 1 << 20
+"""Bytes read from a file at a time: few enough to stay in the processor's cache until they are used."""
 
 SMALL = 1 << 16
 """Bytes of a file up to which reading it whole costs less than mapping it."""
@@ -42,7 +47,7 @@ class Data(Protocol):
         ...
 
     def pieces(self) -> Iterator[Array]:
-        """The numbers in order, in arrays of at most `PIECE` bytes."""
+        """The numbers in order, in arrays of at most `PIECE` bytes. Each is good until the next is asked for."""
         ...
 
     def select(self, runs: Sequence[tuple[int, int]]) -> Data:
@@ -115,14 +120,21 @@ class Source:
             os.close(self.fd)
             self.fd = None
 
-    def read(self, start: int, stop: int) -> Iterator[bytes | memoryview]:
-        """The bytes from ``start`` to ``stop``, in pieces of at most `PIECE`, without mapping them in."""
-        for at in range(start, stop, PIECE):
-            count = min(PIECE, stop - at)
-            if self.fd is None:
-                yield memoryview(self.buffer)[at : at + count]
-            else:
-                yield os.pread(self.fd, count, at)
+    def read(self, start: int, stop: int) -> Iterator[memoryview]:
+        """The bytes from ``start`` to ``stop``, in pieces, without mapping them in. Each is good until the next."""
+        if self.fd is None or not hasattr(os, "preadv"):
+            view = memoryview(self.buffer)
+            yield from (view[at : min(at + READ, stop)] for at in range(start, stop, READ))
+            return
+        piece = memoryview(bytearray(min(READ, stop - start)))
+        for at in range(start, stop, READ):
+            count = min(READ, stop - at)
+            filled = 0
+            while filled < count:
+                filled += (got := os.preadv(self.fd, [piece[filled:count]], at + filled))
+                if not got:
+                    raise FormatError(f"{stop - start} bytes from {start} on, as when it was opened", "fewer")
+            yield piece[:count]
 
     def copy(self, start: int, stop: int, handle: BinaryIO) -> None:
         """Appends the bytes from ``start`` to ``stop`` to an open file, in the kernel where it can.

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import BinaryIO
 
 from ..data import Data, append, raw_bytes
@@ -18,6 +20,9 @@ ALIGNMENT = 64
 
 LIMIT = 0xFFFFFFFF
 """The number from which sizes and places take eight bytes."""
+
+AHEAD = 2
+"""Members whose checksums are worked out before their turn."""
 
 DATE = 33
 """The first of January 1980, so that the same values give the same file."""
@@ -36,11 +41,10 @@ def write_members(handle: BinaryIO | None, members: Iterable[tuple[str, Data]]) 
     at = 0
     directory = bytearray()
     count = 0
-    for text, data in members:
+    for text, data, crc in _summed(members) if handle is not None else ((*member, 0) for member in members):
         name = text.encode()
         flags = 0 if text.isascii() else 0x800
         size = data.count * data.dtype.itemsize
-        crc = _checksum(data) if handle is not None else 0
         wide = struct.pack("<HHQQ", 1, 16, size, size) if size >= LIMIT else b""
         padding = -(at + 30 + len(name) + len(wide) + 4) % ALIGNMENT
         extra = wide + struct.pack("<HH", 0x4246, padding) + b"Z" * padding
@@ -72,6 +76,22 @@ def _end(start: int, size: int, count: int) -> bytes:
         wide += b"PK\x06\x07" + struct.pack("<LQL", 0, start + size, 1)
     number = min(count, 0xFFFF)
     return wide + b"PK\x05\x06" + struct.pack("<HHHHLLH", 0, 0, number, number, min(size, LIMIT), min(start, LIMIT), 0)
+
+
+def _summed(members: Iterable[tuple[str, Data]]) -> Iterator[tuple[str, Data, int]]:
+    """Each member with its checksum; those of the next ones are worked out while this one is written."""
+    waiting: deque[tuple[str, Data, Future[int]]] = deque()
+    with ThreadPoolExecutor(1) as pool:
+        for name, data in members:
+            waiting.append((name, data, pool.submit(_checksum, data)))
+            if len(waiting) > AHEAD:
+                yield _awaited(*waiting.popleft())
+        while waiting:
+            yield _awaited(*waiting.popleft())
+
+
+def _awaited(name: str, data: Data, crc: Future[int]) -> tuple[str, Data, int]:
+    return name, data, crc.result()
 
 
 def _checksum(data: Data) -> int:

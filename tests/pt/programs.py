@@ -282,9 +282,7 @@ def _home_made(t: Training) -> Any:
 
 PROGRAMS: dict[str, Program] = {
     "timm": Program(_timm, _timm_load, "optimizer amp_scaler"),
-    "Ultralytics": Program(
-        _ultralytics, _ultralytics_load, "optimizer updates scaler best_fitness"
-    ),
+    "Ultralytics": Program(_ultralytics, _ultralytics_load, "optimizer updates scaler best_fitness"),
     "mmengine": Program(_mmengine, into("state_dict"), "optimizer message_hub param_schedulers"),
     "fairseq": Program(_fairseq, _fairseq_load, "last_optimizer_state"),
     "Detectron2": Program(_detectron2, into("model"), "optimizer scheduler trainer"),

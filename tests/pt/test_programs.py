@@ -10,7 +10,7 @@ import torch
 
 import clearstate as cs
 
-from .programs import PROGRAMS, Net, Program, training
+from .programs import PROGRAMS, Program, training
 from .samples import sharing
 
 X = torch.linspace(-1, 1, 15).view(5, 3)

@@ -23,6 +23,9 @@ PREFIXES = ("model_ema.", "ema_model.", "averaged_model.")
 STEPS = ("", "module.", "ema_model.", "model.", "shadow.", "averaged_model.", "_orig_mod.", "ema.", "state_dict.")
 """What a copy's names may have before the model's; the first that fits is taken."""
 
+ONLINE = "online_model."
+"""How names begin, in what ema-pytorch saves, of the model that it keeps beside the copy."""
+
 
 class Average(NamedTuple):
     """An averaged copy.
@@ -113,15 +116,43 @@ def _take(root: dict[Value, Value], copy: Average) -> str:
     targets = _bare({n: p for n, p in places(model).items() if (id(p.table), p.key) not in own})
     sources = _sources(copy, targets)
     used = {id(place.value) for place in sources.values()}
-    left = [name for name, place in copy.tensors.items() if id(place.value) not in used and _is_array(place.value)]
-    if left or not sources:
-        what = f"the model has no {left[0]}" if left else "it has no tensors by the names of the model's"
+    left = [name for name, place in copy.tensors.items() if id(place.value) not in used and _is_average(name, place)]
+    wrong = next(filter(None, (_misfit(name, place, targets[name]) for name, place in sources.items())), None)
+    if left or wrong or not sources:
+        what = f"the model has no {left[0]}" if left else wrong or "it has no tensors by the names of the model's"
         raise ClearstateError(f"{copy.path} is no copy of this model: {what}")
+    _tie(sources, targets)
     for name, place in sources.items():
         target = targets[name]
         target.table[target.key] = _in_place_of(target.value, place.value)
     kept = sum(name not in sources and _is_array(place.value) for name, place in targets.items())
     return "took the place of the model" + (f", {kept} tensors of which it does not have" * bool(kept))
+
+
+def _misfit(name: str, source: Place, target: Place) -> str | None:
+    new, old = tensor_in(source.value), tensor_in(target.value)
+    if new is None or old is None or new.size == old.size:
+        return None
+    sizes = ["x".join(map(str, size)) or "one number" for size in (new.size, old.size)]
+    return f"{name} is of size {sizes[0]}, the model's of {sizes[1]}"
+
+
+def _tie(sources: dict[str, Place], targets: Mapping[str, Place]) -> None:
+    """Gives the names that the model has for one tensor what the copy, which may have it once, has for one of them."""
+    seen = {}
+    for name, place in sources.items():
+        if (view := _view(targets[name])) is not None:
+            seen.setdefault(view, place)
+    for name, place in targets.items():
+        if name not in sources and (source := seen.get(_view(place))) is not None:
+            sources[name] = source
+
+
+def _view(place: Place) -> tuple[Value, ...] | None:
+    tensor = tensor_in(place.value)
+    if tensor is None or not tensor.numel:
+        return None
+    return id(tensor.storage), tensor.offset, tensor.size, tensor.stride, tensor.dtype
 
 
 def _sources(copy: Average, names: Collection[str]) -> dict[str, Place]:
@@ -142,6 +173,10 @@ def _sources(copy: Average, names: Collection[str]) -> dict[str, Place]:
 def _bare(places: Mapping[str, Place]) -> dict[str, Place]:
     """The same by the names without the steps of wrappers: the model may have been wrapped and its copy not."""
     return {short: places[name] for name, short in unwrapped(places).items()}
+
+
+def _is_average(name: str, place: Place) -> bool:
+    return _is_array(place.value) and not name.startswith(ONLINE)
 
 
 def _is_array(value: Value) -> bool:

@@ -1,0 +1,157 @@
+"""``--use``: the model or its averaged copy, chosen when asked for and never silently."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ema_pytorch import EMA  # type: ignore[import-untyped]
+from safetensors.torch import load_file
+
+import clearstate as cs
+
+from .programs import PROGRAMS, Net, Training, training
+from .samples import sharing
+from .test_programs import equal, read
+
+COPIES = {
+    "timm": "state_dict_ema",
+    "mmengine": "ema_state_dict",
+    "latent diffusion": "state_dict.model_ema.*",
+    "AveragedModel": "model_ema",
+    "Ultralytics": "ema",
+}
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    return tmp_path / "old.pt"
+
+
+def wanted(name: str, t: Training) -> dict[str, torch.Tensor]:
+    """The averaged copy as a state dict of the net."""
+    if name == "mmengine":  # its hook swaps the two in the file
+        return t.net.state_dict()
+    averaged = t.ema.module.state_dict()
+    if name == "latent diffusion":  # LitEma averages parameters only
+        return {**averaged, **dict(t.net.named_buffers())}
+    if name == "Ultralytics":
+        return {key: value.half() if value.is_floating_point() else value for key, value in averaged.items()}
+    return averaged
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_the_copy_takes_the_place_of_the_model(name: str, old: Path, tmp_path: Path) -> None:
+    t = training()
+    torch.save(PROGRAMS[name].save(t), old)
+    report = cs.clear_file(old, tmp_path / "new.pt", use="ema")
+    assert f"the averaged copy (EMA) {COPIES[name]} took the place of the model" in report.done[0]
+    made = PROGRAMS[name].load(read(tmp_path / "new.pt")) if name != "timm" else None
+    state = made.state_dict() if made is not None else read(tmp_path / "new.pt")["state_dict"]
+    for key, value in wanted(name, t).items():
+        assert torch.equal(state[key].float(), value.float()), key
+    assert not any("averaged copy" in note for note in report.after.notes)
+    cs.clear_file(old, tmp_path / "new.safetensors", use="ema")
+    assert cs.verify(tmp_path / "new.pt", tmp_path / "new.safetensors")
+
+
+@pytest.mark.parametrize("name", [name for name in COPIES if name != "Ultralytics"])
+def test_the_copy_goes_and_the_model_is_what_it_was(name: str, old: Path, tmp_path: Path) -> None:
+    t = training()
+    torch.save(PROGRAMS[name].save(t), old)
+    report = cs.clear_file(old, tmp_path / "new.pt", use="model")
+    assert report.done[0] == f"the averaged copy (EMA) {COPIES[name]} went"
+    before, after = read(old), read(tmp_path / "new.pt")
+    key = "state_dict" if "state_dict" in before else "model"
+    assert set(before[key]) - set(after[key]) == {n for n in before[key] if n.startswith("model_ema.")}
+    equal({name: before[key][name] for name in after[key]}, dict(after[key]))
+    assert not any("averaged copy" in note for note in report.after.notes)
+
+
+def test_ties_of_the_model_stay_ties_of_the_copy(old: Path, tmp_path: Path) -> None:
+    for name in ("timm", "latent diffusion", "AveragedModel"):
+        torch.save(PROGRAMS[name].save(training()), old)
+        cs.clear_file(old, tmp_path / "new.pt", use="ema")
+        made = read(tmp_path / "new.pt")
+        made = made.get("state_dict") or made["model"]
+        assert made["first.weight"].data_ptr() == made["tied.weight"].data_ptr(), name
+
+
+def test_a_copy_by_ema_pytorch_is_found_under_its_own_names(old: Path, tmp_path: Path) -> None:
+    net = training().net
+    ema = EMA(net, beta=0.5, update_every=1, update_after_step=0)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(1)
+    ema.update()
+    ema.update()
+    torch.save({"model": net.state_dict(), "ema": ema.state_dict(), "step": 3}, old)
+    cs.clear_file(old, tmp_path / "new.pt", use="ema")
+    made = read(tmp_path / "new.pt")
+    equal(dict(ema.ema_model.state_dict()), dict(made["model"]))
+    assert set(made) == {"model", "step"}
+    Net().load_state_dict(made["model"])
+
+
+def test_shadow_parameters_without_names_are_no_silent_choice(old: Path, tmp_path: Path) -> None:
+    """``torch_ema`` and diffusers' ``EMAModel`` keep a list."""
+    net = training().net
+    shadow = [parameter.detach().clone() for parameter in net.parameters()]
+    torch.save({"model": net.state_dict(), "ema": {"decay": 0.9, "shadow_params": shadow}}, old)
+    with pytest.raises(cs.ClearstateError, match="ema is no copy of this model: it has no tensors by the names"):
+        cs.clear_file(old, tmp_path / "new.pt", use="ema")
+    cs.clear_file(old, tmp_path / "new.pt", use="model")
+    assert set(read(tmp_path / "new.pt")) == {"model"}
+
+
+def test_a_copy_of_another_model_is_refused_by_a_name(old: Path, tmp_path: Path) -> None:
+    torch.save({"model": {"w": torch.ones(2)}, "model_ema": {"w": torch.ones(2), "v": torch.ones(3)}}, old)
+    with pytest.raises(cs.ClearstateError, match="model_ema is no copy of this model: the model has no v"):
+        cs.clear_file(old, tmp_path / "new.pt", use="ema")
+    assert not (tmp_path / "new.pt").exists()
+
+
+def test_a_copy_whose_tensors_have_other_sizes_is_refused_by_a_name(old: Path, tmp_path: Path) -> None:
+    torch.save({"model": {"w": torch.ones(2)}, "model_ema": {"w": torch.ones(3)}}, old)
+    with pytest.raises(cs.ClearstateError, match="no copy of this model: w is of size 3, the model's of 2"):
+        cs.clear_file(old, tmp_path / "new.pt", use="ema")
+
+
+def test_two_copies_are_named_and_none_is_taken(old: Path, tmp_path: Path) -> None:
+    state = {"w": torch.ones(2)}
+    torch.save({"model": state, "ema": {"w": torch.zeros(2)}, "model_ema": {"w": torch.zeros(2)}}, old)
+    with pytest.raises(cs.ClearstateError, match="2 averaged copies: ema, model_ema"):
+        cs.clear_file(old, tmp_path / "new.pt", use="ema")
+    cs.clear_file(old, tmp_path / "new.pt", use="ema", drop=["model_ema"])
+    assert torch.equal(read(tmp_path / "new.pt")["model"]["w"], torch.zeros(2))
+
+
+@pytest.mark.parametrize("name", ["timm", "mmengine", "AveragedModel", "Ultralytics"])
+def test_safetensors_holds_one_model_and_nobody_chooses_it_silently(name: str, old: Path, tmp_path: Path) -> None:
+    torch.save(PROGRAMS[name].save(training()), old)
+    with pytest.raises(cs.ClearstateError, match=f"averaged copy .* {COPIES[name]}.*--use ema or --use model"):
+        cs.clear_file(old, tmp_path / "new.safetensors")
+    assert not (tmp_path / "new.safetensors").exists()
+
+
+def test_copies_inside_a_state_dict_go_with_it_into_safetensors(old: Path, tmp_path: Path) -> None:
+    torch.save(PROGRAMS["latent diffusion"].save(training()), old)
+    cs.clear_file(old, tmp_path / "new.safetensors")
+    assert load_file(tmp_path / "new.safetensors").keys() >= {"first.weight", "model_ema.firstweight"}
+
+
+def test_a_choice_of_what_is_not_there_is_refused(old: Path, tmp_path: Path) -> None:
+    torch.save({"model": {"w": torch.ones(2)}}, old)
+    with pytest.raises(cs.ClearstateError, match="no averaged copy"):
+        cs.clear_file(old, tmp_path / "new.pt", use="ema")
+
+
+def test_sharing_of_model_and_copy_that_are_one_ends_in_one_model(old: Path, tmp_path: Path) -> None:
+    state: Any = training().net.state_dict()
+    torch.save({"model": state, "model_ema": state}, old)
+    cs.clear_file(old, tmp_path / "new.pt", use="ema")
+    made = read(tmp_path / "new.pt")
+    equal(dict(state), dict(made["model"]))
+    assert sharing(state) == sharing(made["model"])

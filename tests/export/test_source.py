@@ -120,3 +120,21 @@ def test_the_weights_are_those_that_safetensors_itself_reads(tmp_path: Path) -> 
         names = sorted(file.keys())
         assert json.loads(json.dumps(file.metadata())) == {"format": "pt"}
     assert names == [f"bn.{name}" for name in ("bias", "num_batches_tracked", "running_mean", "running_var", "weight")]
+
+
+def test_weights_that_are_each_other_turned_part_and_it_is_said(tmp_path: Path) -> None:
+    encoder, decoder = nn.Linear(4, 3), nn.Linear(3, 4)
+    decoder.weight.data = encoder.weight.data.t()
+    net = nn.Sequential(encoder, nn.Tanh(), decoder)
+    report = cs.write_definition(net, tmp_path / "net.py")
+    first = "layers.0.weight and layers.2.weight were one in memory, in another order"
+    assert report.notes == [f"{first}: they are copies now, and learn apart"]
+    assert str(report).endswith("learn apart")
+
+
+def test_flat_parameters_do_not_count_as_shared(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 4))
+    flat, _ = net.get_parameters()
+    assert cs.write_definition(net, tmp_path / "net.py").notes == []
+    stock = imported(tmp_path / "net.py").load()
+    assert sum(p.untyped_storage().nbytes() for p in stock.parameters()) == 4 * flat.numel()

@@ -42,7 +42,6 @@ class Builder:
         """For poolings that are unpooled: their indices and their input."""
         self._layers: dict[tuple[int, int, str], Layer] = {}
         self._tensors: dict[Any, Tensor] = {}
-        self._kept: list[Tensor] = []
         self._given: set[int] = set()
         self._path: list[str] = []
         self._module: Any = None
@@ -241,7 +240,7 @@ class Builder:
             copy = tensor.detach().clone(memory_format=torch.contiguous_format)
             learnt = copy.is_floating_point() and tensor.requires_grad
             made = self._tensors[key] = Parameter(copy, requires_grad=learnt) if parameter else copy
-            self._kept.append(tensor)  # so that no other tensor comes to lie in its place
+            self.program.copies.append((tensor.detach(), made))
         return made
 
     @contextmanager

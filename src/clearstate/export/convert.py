@@ -18,6 +18,7 @@ from ..errors import ConversionError
 from ..nn.ownership import mapped, tensors
 from .builder import Builder, describe, difference
 from .covered import Coverage, unmapped
+from .overlaps import parted
 from .program import Program, Row
 from .sampling import doubled, is_batch, made_for
 from .source import Source
@@ -65,7 +66,8 @@ def export(
     source = Source(program, "A Torch7 net in PyTorch, converted by clearstate.")
     source.write(weights)
     net = live(source)
-    coverage = Coverage(program.rows)
+    names = {id(tensor): name for name, tensor in reversed(source.tensors().items())}
+    coverage = Coverage(program.rows, parted(program.copies, names))
     with evaluated(model), torch.no_grad():
         _compare_whole(model, net, program.sample, tolerance)
     for layer, path in source.paths:

@@ -19,8 +19,10 @@ class Coverage:
     1  nn.Kmeans  cannot be converted: there is no rule for this class
     """
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[Row], notes: Sequence[str] = ()) -> None:
         self.rows = list(rows)
+        self.notes = list(notes)
+        """What to know besides: weights that part."""
 
     @property
     def missing(self) -> list[Row]:
@@ -48,9 +50,10 @@ class Coverage:
             for row in self.rows
         ]
         widths = [max((len(cell[i]) for cell in cells), default=0) for i in range(4)]
-        return "\n".join(
+        lines = (
             "  ".join(part.ljust(width) for part, width in zip(cell, widths, strict=True)).rstrip() for cell in cells
         )
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
         return f"Coverage({len(self.rows)} layers, {len(self.missing)} missing)"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from .calls import Call
 from .values import Table, Value
@@ -84,4 +85,5 @@ class Program:
     sample: object = None
     batched: bool = False
     """Whether the first dimension of every tensor of the sample is a batch's, and any number may come."""
-    notes: list[str] = field(default_factory=list)
+    copies: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    """Parameters and statistics of the model, each with its copy."""

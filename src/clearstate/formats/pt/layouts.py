@@ -8,7 +8,7 @@ keys are for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...roles import Role
 from .objects import Stub, Tensor, Value
@@ -41,6 +41,8 @@ class Layout(NamedTuple):
     roles: Mapping[str, Role]
     copies: tuple[str, ...] = ()
     """Keys of averaged copies of the model."""
+    version: tuple[str, str] = ("", "")
+    """A key, and how the text there begins, where only some versions write this."""
 
 
 def _training(names: str, optimizer: str = "") -> dict[str, Role]:
@@ -48,6 +50,12 @@ def _training(names: str, optimizer: str = "") -> dict[str, Role]:
 
 
 LAYOUTS = (
+    Layout(
+        "Lightning 1.6",
+        ("pytorch-lightning_version", "state_dict"),
+        _training("lr_schedulers callbacks native_amp_scaling_state", "optimizer_states"),  # its loader reads the loops
+        version=("pytorch-lightning_version", "1.6."),
+    ),
     Layout(
         "Lightning",
         ("pytorch-lightning_version", "state_dict"),
@@ -124,7 +132,12 @@ def layout_of(root: Value) -> Layout | None:
     """
     if not isinstance(root, dict):
         return None
-    return next((layout for layout in LAYOUTS if all(mark in root for mark in layout.marks)), None)
+    return next((layout for layout in LAYOUTS if _wrote(layout, root)), None)
+
+
+def _wrote(layout: Layout, root: dict[Any, Any]) -> bool:
+    key, start = layout.version
+    return all(mark in root for mark in layout.marks) and str(root.get(key, "")).startswith(start)
 
 
 def role_by_layout(layout: Layout | None, key: Value, value: Value = None) -> Role | None:

@@ -51,7 +51,7 @@ def training(wrapped: Callable[[Net], torch.nn.Module] | None = None) -> Trainin
     """Trains a net for two steps; its averaged copy differs from it."""
     torch.manual_seed(1)
     net = Net()
-    ema = AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5))
+    ema = AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5))  # type: ignore[no-untyped-call]
     optimizer = torch.optim.AdamW(net.parameters())
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
     for _ in range(2):

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import clearstate as cs
-from tests.cli.conftest import Command, command, here  # noqa: F401
+from tests.cli.conftest import Command
 
 from .programs import Net
 from .test_programs import X, equal, read
@@ -131,7 +131,7 @@ def files(folder: Path) -> set[str]:
 def test_a_trainers_folder_becomes_one_with_the_model_alone(
     trained: Path,
     tmp_path: Path,
-    command: Command,  # noqa: F811
+    command: Command,
 ) -> None:
     from transformers import BertForMaskedLM
 
@@ -159,7 +159,7 @@ def test_a_file_of_training_state_alone_is_refused_and_stays(
     assert os.listdir(here) == []
 
 
-def test_the_trainers_arguments_tell_what_torch_load_would_call(trained: Path, command: Command) -> None:  # noqa: F811
+def test_the_trainers_arguments_tell_what_torch_load_would_call(trained: Path, command: Command) -> None:
     done = command("inspect", trained / "training_args.bin")
     assert "transformers.training_args.TrainingArguments" in "".join(done.out.split())
     assert done.code == 0
@@ -176,7 +176,7 @@ def sharded(trained: Path, folder: Path) -> Path:
 def test_shards_are_cleared_through_their_index_and_load_again(
     trained: Path,
     tmp_path: Path,
-    command: Command,  # noqa: F811
+    command: Command,
 ) -> None:
     from transformers import BertForMaskedLM
 
@@ -212,8 +212,8 @@ def test_shards_become_one_file_and_one_file_is_the_same_model(
     equal({k: v for part in parts for k, v in part.items()}, dict(state))
 
 
-def test_a_folder_of_accelerates_state_keeps_the_model(tmp_path: Path, command: Command) -> None:  # noqa: F811
-    from accelerate import Accelerator
+def test_a_folder_of_accelerates_state_keeps_the_model(tmp_path: Path, command: Command) -> None:
+    from accelerate import Accelerator  # type: ignore[import-untyped]
 
     torch.manual_seed(1)
     net = Net()

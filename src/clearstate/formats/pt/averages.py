@@ -139,7 +139,7 @@ def _misfit(name: str, source: Place, target: Place) -> str | None:
 
 def _tie(sources: dict[str, Place], targets: Mapping[str, Place]) -> None:
     """Gives the names that the model has for one tensor what the copy, which may have it once, has for one of them."""
-    seen = {}
+    seen: dict[Value, Place] = {}
     for name, place in sources.items():
         if (view := _view(targets[name])) is not None:
             seen.setdefault(view, place)

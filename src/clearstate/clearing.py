@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from .errors import ClearstateError
 from .inspecting import door_of, is_module, open_path
 from .inventory import Inventory
 from .remote import delivered, here, is_remote
 from .roles import DROPPED_BY_DEFAULT, Role
+from .watching import Watch
 
 if TYPE_CHECKING:
     from .formats.changes import Changes, DType, Use
@@ -82,6 +83,9 @@ def clear_state(
     Args:
         model: any ``torch.nn.Module``, or an object graph that `clearstate.formats.t7.load` returned.
         sample: an input of the module (a tuple: several): what the module gives the same numbers without goes, too.
+            A stand-in is run on it, in evaluation and in training mode; what training cannot prove, since the model
+            does not run there, stays, and a warning names it. A sharded model runs its collectives: every rank must
+            call, with a sample each; without a sample, no rank waits for another.
         baseline: what `observe` gave: what appeared or changed since goes, and is put back to what it was.
         drop: roles to drop besides the default ones: ``gradient``, ``code``.
         keep: default roles to leave: ``optimizer``, ``slack``, ...
@@ -242,7 +246,7 @@ def clear_file(
             raise ClearstateError(f"{name} was not cleared: what was written differs from it: {wrong[0]}")
 
     total = sum(entry.bytes for entry in before.entries if entry.role not in changes.drop)
-    watch = _Watch(progress, total)
+    watch = Watch(progress, total)
     door.write(made, target, check, watch)
     if progress is not None:
         progress(total, total)
@@ -281,39 +285,3 @@ def _sorted_out(words: Roles) -> tuple[list[Role | str], tuple[str, ...]]:
     known = {str(role) for role in Role}
     given = list(words)
     return [word for word in given if str(word) in known], tuple(str(word) for word in given if str(word) not in known)
-
-
-class _Watch:
-    """Gives, for each file that is written, one that tells how far all have come: before each large piece."""
-
-    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
-        self.progress = progress
-        self.total = total
-        self.before = 0
-        self.last: _Watched | None = None
-
-    def __call__(self, handle: BinaryIO) -> BinaryIO:
-        if self.progress is None:
-            return handle
-        if self.last is not None:
-            self.before += self.last.reached
-        self.last = _Watched(handle, self)
-        return cast(BinaryIO, self.last)
-
-
-class _Watched:
-    """A file being written that tells its `_Watch` how far it has come whenever it is flushed."""
-
-    def __init__(self, handle: BinaryIO, watch: _Watch) -> None:
-        self.write = handle.write
-        self.fileno = handle.fileno
-        self.reached = 0
-        self._handle = handle
-        self._watch = watch
-
-    def flush(self) -> None:
-        self._handle.flush()
-        self.reached = os.lseek(self.fileno(), 0, os.SEEK_CUR)
-        watch = self._watch
-        assert watch.progress is not None
-        watch.progress(min(watch.before + self.reached, max(watch.total - 1, 0)), watch.total)

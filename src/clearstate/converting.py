@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
-from .clearing import _Watch
 from .errors import ClearstateError
 from .inspecting import is_module, open_path
 from .roles import Role
+from .watching import Watch
 
 if TYPE_CHECKING:
+    from .export.program import Row
     from .formats.t7 import File
     from .formats.t7.backends import Changed, Refused
     from .formats.t7.backends_types import Device, DType
@@ -33,6 +34,7 @@ class How:
         partial: go on where some modules cannot be expressed, and leave these.
         long_size: bytes of a C ``long`` in a Torch7 file; found out unless given.
         progress: called now and then with the bytes written so far, and about how many there will be.
+        sample: for kinds of file that are proved equal by a run: an input, its shape as text, or a file with it.
     """
 
     backend: str | None = None
@@ -41,6 +43,7 @@ class How:
     partial: bool = False
     long_size: Literal[4, 8] | None = None
     progress: Callable[[int, int], None] | None = None
+    sample: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ class Converted:
         tensors: how many tensors of each class became of which: ``(before, after, count)``.
         notes: what a person should know besides.
         path: the file written; ``None`` on a dry run.
-        size: bytes of the file before and after.
+        size: bytes of the file before and after; 0 where that is not known before it is written.
+        layers: for source and ONNX: what became of each layer, with the largest difference of its output on a sample.
     """
 
     changed: tuple[Changed, ...] = ()
@@ -62,6 +66,7 @@ class Converted:
     notes: tuple[str, ...] = ()
     path: str | None = None
     size: tuple[int, int] = (0, 0)
+    layers: tuple[Row, ...] = ()
 
     def classes(self) -> dict[tuple[str, str], int]:
         """How many modules of each class became of which, the most first."""
@@ -81,6 +86,11 @@ class Kind(NamedTuple):
 
 KINDS: dict[str, Kind] = {
     ".t7": Kind("converting", "to_t7"),
+    ".safetensors": Kind("exporting", "to_state"),
+    ".pt": Kind("exporting", "to_state"),
+    ".pth": Kind("exporting", "to_state"),
+    ".py": Kind("exporting", "to_source"),
+    ".onnx": Kind("exporting", "to_onnx"),
 }
 """The kinds of file a model is converted to, by suffix. A room is imported when a file of its kind is asked for."""
 
@@ -162,8 +172,13 @@ def convert_file(
     partial: bool = False,
     long_size: Literal[4, 8] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    sample: Any = None,
+    dry_run: bool = False,
 ) -> Converted:
     """Writes a model as a file of another kind, or of the same kind for another backend, device or number type.
+
+    The kind is that of the name: ``.t7``; ``.safetensors``, ``.pt`` and ``.pth`` (the state dict); ``.py`` (Python
+    source, and the weights beside it as ``.safetensors``); ``.onnx``.
 
     The new file is written beside its place, read back, and compared with the model before it replaces anything: every
     parameter has the numbers it had, cast where a type was given.
@@ -179,9 +194,13 @@ def convert_file(
         long_size: bytes of a C ``long`` in the file; found out unless given.
         progress: called now and then with the bytes written so far, and about how many there will be; when the two
             are equal, reading back begins.
+        sample: for ``.py`` and ``.onnx``: an input of the net, its shape (``"2x3x224x224"``), or a file with it; made
+            from the net's shapes unless given.
+        dry_run: write nothing, say what would be.
 
     Raises:
         CannotConvert: layers cannot be expressed; nothing was written. Names each with its path, class and reason.
+        ConversionError: the same for ``.py`` and ``.onnx``; or what a layer became is not equal to it.
         ValueError: there is no such backend, device, type or kind of file; ``output`` is ``path``.
         FormatError: the file is no whole file of a model.
         ClearstateError: a number is too large for the type, or what was written does not equal the model.
@@ -198,12 +217,12 @@ def convert_file(
     """
     name = os.fspath(path)
     target = None if output is None else os.fspath(output)
-    how = How(backend, device, dtype, partial, long_size, progress)
+    how = How(backend, device, dtype, partial, long_size, progress, sample)
     kind = KINDS[".t7"] if target is None else kind_of(target)
     if target is not None and os.path.exists(target) and os.path.samefile(name, target):
         raise ValueError(f"{target} is the model itself; write the converted one elsewhere")
     room = importlib.import_module(f"{__package__}.{kind.room}")
-    return cast(Converted, getattr(room, kind.function)(name, target, how))
+    return cast(Converted, getattr(room, kind.function)(name, None if dry_run else target, how))
 
 
 def _asked_for(how: How) -> None:
@@ -267,7 +286,7 @@ def to_t7(path: str, output: str | None, how: How) -> Converted:
         _compare(old, file, new)
 
     with replacing(output, check) as handle:
-        t7.write(file.root, _Watch(how.progress, file.size)(handle), layout)
+        t7.write(file.root, Watch(how.progress, file.size)(handle), layout)
         if how.progress is not None:
             how.progress(file.size, file.size)
     return replace(done, path=output, size=(file.size, os.path.getsize(output)))

@@ -6,20 +6,27 @@ import importlib
 import os
 import sys
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import FormatError
 from .inventory import Inventory
 from .remote import here
 
+if TYPE_CHECKING:
+    from .live.baseline import Baseline
 
-def inspect(what: Any, *, long_size: Literal[4, 8] | None = None) -> Inventory:
+
+def inspect(
+    what: Any, *, sample: Any = None, baseline: Baseline | None = None, long_size: Literal[4, 8] | None = None
+) -> Inventory:
     """The `Inventory` of a file, an object graph, or a live module.
 
     Args:
         what: the path (or address: ``s3://``, ``hf://``) of a Torch7 file, of a checkpoint of PyTorch (also
             safetensors, or the index of shards) or of a folder with such an index; an object graph that
             `clearstate.formats.t7.load` returned; or a module.
+        sample: of a module, an input (a tuple: several): runs without what nobody knows say whether it is needed.
+        baseline: of a module, what `observe` gave: what appeared or changed since is work's.
         long_size: bytes of a C ``long`` in the file; found out unless given.
 
     Raises:
@@ -33,7 +40,7 @@ def inspect(what: Any, *, long_size: Literal[4, 8] | None = None) -> Inventory:
       parameter        16 B  100.0%
     """
     if isinstance(what, str | os.PathLike):
-        with here(what) as path:
+        with here(what, outline=True) as path:
             file = open_path(path, long_size=long_size)
             held: Inventory = door_of(file).inventory(file)
             return replace(held, source=os.fspath(what))
@@ -44,7 +51,7 @@ def inspect(what: Any, *, long_size: Literal[4, 8] | None = None) -> Inventory:
     if is_module(what):
         from .live.inventory import inspect as inspect_module
 
-        return inspect_module(what)
+        return inspect_module(what, baseline, sample)
     raise TypeError(
         f"inspect takes a file's path, an object graph of clearstate.formats.t7 or a module, not {type(what)!r}"
     )

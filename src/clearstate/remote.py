@@ -27,18 +27,20 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
     return ADDRESS.match(os.fspath(path)) is not None
 
 
-def here(path: str | os.PathLike[str]) -> AbstractContextManager[str]:
+def here(path: str | os.PathLike[str], *, outline: bool = False) -> AbstractContextManager[str]:
     """The path of a file on this machine: itself, or that of a copy of what is elsewhere.
+
+    With ``outline`` the copy may have holes in place of numbers.
 
     >>> with here("model.t7") as path:
     ...     path
     'model.t7'
     """
-    return fetched(os.fspath(path)) if is_remote(path) else nullcontext(os.fspath(path))
+    return fetched(os.fspath(path), outline=outline) if is_remote(path) else nullcontext(os.fspath(path))
 
 
 @contextmanager
-def fetched(address: str) -> Iterator[str]:
+def fetched(address: str, *, outline: bool = False) -> Iterator[str]:
     """A copy of the file for the time of the block; of the index of shards, with all that it names beside it.
 
     Raises:
@@ -56,12 +58,13 @@ def fetched(address: str) -> Iterator[str]:
     with _folder() as folder:
         local = os.path.join(folder, posixpath.basename(place))
         with _named(folder, posixpath.dirname(address)):
-            _get(system, place, local, address)
+            _get(system, place, local, address, outline)
             from .inspecting import shards
 
             for name in shards(local):
                 beside = posixpath.join(posixpath.dirname(place), name)
-                _get(system, beside, os.path.join(folder, name), posixpath.join(posixpath.dirname(address), name))
+                told = posixpath.join(posixpath.dirname(address), name)
+                _get(system, beside, os.path.join(folder, name), told, outline)
             yield local
 
 
@@ -123,9 +126,12 @@ def _system(address: str) -> tuple[Any, str]:
     return system, place
 
 
-def _get(system: Any, place: str, local: str, address: str) -> None:
+def _get(system: Any, place: str, local: str, address: str, outline: bool) -> None:
+    from .outline import fetch_outline
+
     try:
-        system.get_file(place, local)
+        if not (outline and fetch_outline(system, place, local)):
+            system.get_file(place, local)
     except FileNotFoundError as error:
         raise FileNotFoundError(error.errno or 2, "no such file", address) from None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection
+import warnings
+from collections.abc import Collection, Mapping
 from functools import partial
 from operator import setitem
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from ..errors import ClearstateError
+from ..inventory import SHOWN
 from ..roles import Role
 from .baseline import Baseline
 from .constructors import Left, stores
@@ -34,8 +36,8 @@ def clear(
     Args:
         model: any module.
         dropped: ``transient`` and ``gradient`` are what a module can have.
-        sample: an input (a tuple: several), on which a run without the attributes of unknown role is tried; those
-            that it gives the same numbers without are dropped, too.
+        sample: an input (a tuple: several), on which runs without the attributes of unknown role are tried, in
+            evaluation and in training mode; those that both give the same numbers without are dropped, too.
         baseline: from `observe`: what appeared or changed since is dropped, and the baseline is restored.
         collect: also collect garbage, and give the device's cached memory back.
 
@@ -70,11 +72,13 @@ def clear(
 
 
 def _clear_transient(model: torch.nn.Module, walk: Walk, sample: Any, baseline: Baseline | None) -> None:
-    proved: Collection[tuple[int, str]] = ()
+    proved: dict[tuple[int, str], str] = {}
     if sample is not None:
-        from .proof import proved_unneeded
+        from .proof import prove
 
-        proved = proved_unneeded(model, sample, baseline)
+        proved, failure = prove(model, sample, baseline)
+        if failure:
+            _warn(walk, proved, failure)
     done: list[Undo] = []
     at: Attribute | None = None
     try:
@@ -93,6 +97,17 @@ def _clear_transient(model: torch.nn.Module, walk: Walk, sample: Any, baseline: 
             undo()
         where = "what modules keep themselves" if at is None else at.where
         raise ClearstateError(f"{where} could not be cleared ({error}); nothing was, the model is as it was") from error
+
+
+def _warn(walk: Walk, proved: Mapping[tuple[int, str], str], failure: str) -> None:
+    """Says what stays, since training could not prove it."""
+    left = [f"{path}.{name}" if path else name for path, module in walk for at, name in proved if at == id(module)]
+    more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+    warnings.warn(
+        f"the model does not run on the sample in training mode ({failure}): {', '.join(left[:SHOWN])}{more} "
+        "stay, since they are proved unneeded in evaluation mode alone",
+        stacklevel=5,
+    )
 
 
 def _cut_graphs(judged: Judged, done: list[Undo]) -> None:

@@ -4,7 +4,7 @@
 2. *Declared*: the module's class, or a registration for it, says so; or it is a profiler's counter.
 3. *Computed*: it has a ``grad_fn``: transient, save where a hook recomputes it (``weight_norm``).
 4. *Observed*: it appeared or changed since a baseline: transient; since a baseline knows it unchanged: constant.
-5. *Proved*: a run without it gave the same numbers: transient.
+5. *Proved*: runs without it, in evaluation and in training mode, gave the same numbers: transient.
 6. None of these: unknown, kept and reported.
 
 What is registered, and what is no tensor, stays; `registered` says what goes all the same.
@@ -12,7 +12,7 @@ What is registered, and what is no tensor, stays; `registered` says what goes al
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,11 @@ from .wrappers import COMPOSED, is_machinery
 
 if TYPE_CHECKING:
     from .baseline import Baseline
+
+PROVED = "proved"
+EVAL_ALONE = "proved in eval mode alone"
+NEEDED_IN_TRAINING = "needed in training"
+"""What runs on a sample say of an attribute. It goes by the first; by the others it stays, and its role is unknown."""
 
 NOTHING: dict[str, Any] = {}
 
@@ -50,13 +55,17 @@ class Judged:
     """Those of the tensors that are memory of a parameter or a buffer."""
 
 
-def judge(walk: Walk, baseline: Baseline | None = None, proved: Collection[tuple[int, str]] = ()) -> list[Judged]:
+Said = Mapping[tuple[int, str], str]
+"""What runs on a sample said of attributes: by the id of the module, and the name."""
+
+
+def judge(walk: Walk, baseline: Baseline | None = None, proved: Said | None = None) -> list[Judged]:
     """Decides for every attribute that holds tensors, every one that a class declares, and every number left by work.
 
     Args:
         walk: the modules of a model.
         baseline: what was there before, from `observe`.
-        proved: attributes (id of the module, name) without which a run gave the same numbers.
+        proved: what runs on a sample said of attributes (id of the module, name).
     """
     found: list[Judged] = []
     holding: list[tuple[Attribute, list[Found], Plan]] = []
@@ -139,7 +148,7 @@ def _judged(
     known: Plan,
     own: Collection[int | None] | None,
     baseline: Baseline | None,
-    proved: Collection[tuple[int, str]],
+    proved: Said | None,
 ) -> Judged:
     name = attribute.name
     aliases: Sequence[Found] = ()
@@ -164,8 +173,9 @@ def _judged(
         return Judged(attribute, tensors, Role.BUFFER if again else Role.TRANSIENT, "computed", again, aliases)
     if baseline is not None and (seen := baseline.role_of(attribute)) is not None:
         return Judged(attribute, tensors, seen, "observed", aliases=aliases)
-    if proved and (id(attribute.module), name) in proved:
-        return Judged(attribute, tensors, Role.TRANSIENT, "proved", aliases=aliases)
+    if proved and (said := proved.get((id(attribute.module), name))) is not None:
+        role = Role.TRANSIENT if said == PROVED else Role.UNKNOWN
+        return Judged(attribute, tensors, role, said, aliases=aliases)
     return Judged(attribute, tensors, Role.UNKNOWN, "none", aliases=aliases)
 
 

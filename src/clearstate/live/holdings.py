@@ -157,6 +157,11 @@ def _look(value: Any, steps: tuple[str, ...], met: set[int], left: list[int]) ->
         yield from _look(item, (*steps, step), met, left)
 
 
+def holds_tensors(value: Any) -> bool:
+    """Whether there is a tensor in a value, or in what it holds."""
+    return next(_look(value, (), set(), [WIDEST]), None) is not None
+
+
 def parts(value: Any) -> Iterator[tuple[str, Any]]:
     """What a container or an object holds, with the step to it."""
     if isinstance(value, Mapping):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Number
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..inventory import Entry, Inventory
+from ..inventory import Entry, Graph, Inventory
 from ..roles import Role
 from .baseline import Baseline
 from .coverage import fresh_bytes
@@ -30,7 +31,7 @@ class _Piece(NamedTuple):
     evidence: str
 
 
-def inspect(model: torch.nn.Module, baseline: Baseline | None = None) -> Inventory:
+def inspect(model: torch.nn.Module, baseline: Baseline | None = None, sample: Any = None) -> Inventory:
     """What a module holds, with all modules inside: each tensor with its role, and how the role was found out.
 
     Bytes are counted once per storage; those that no tensor of the model sees are ``slack``. What autograd's graph
@@ -39,6 +40,7 @@ def inspect(model: torch.nn.Module, baseline: Baseline | None = None) -> Invento
     Args:
         model: any module.
         baseline: from `observe`: evidence for what came later.
+        sample: an input (a tuple: several): evidence from runs on it, in evaluation and in training mode.
 
     >>> layer = torch.nn.Linear(3, 2)
     >>> layer.seen = layer(torch.ones(5, 3))
@@ -49,7 +51,12 @@ def inspect(model: torch.nn.Module, baseline: Baseline | None = None) -> Invento
     [('seen', 'computed', 'cpu')]
     """
     walk = list(modules(model))
-    verdicts = judge(walk, baseline)
+    proof = None
+    if sample is not None:
+        from .proof import prove
+
+        proof = prove(model, sample, baseline)
+    verdicts = judge(walk, baseline, None if proof is None else proof.evidence)
     pieces = sorted(_pieces(walk, verdicts), key=lambda piece: PRIORITY.get(piece.role, len(PRIORITY)))
     by_storage: dict[object, list[_Piece]] = {}
     entries: list[Entry] = []
@@ -66,8 +73,11 @@ def inspect(model: torch.nn.Module, baseline: Baseline | None = None) -> Invento
             first = sharers[0]
             entries.append(_entry(first._replace(path=f"{first.path}.<unseen>", role=Role.SLACK), unseen))
     names = {path: _class_name(module) for path, module in walk}
+    said = [*notes(model), *_numbers(verdicts)]
+    if proof is not None and proof.failure:
+        said.append(f"nothing is proved in training mode, since the model does not run there: {proof.failure}")
     size = sum(entry.bytes for entry in entries)
-    return Inventory(names[""], "a live module", size, tuple(entries), names, (*notes(model), *_numbers(verdicts)))
+    return Inventory(names[""], "a live module", size, tuple(entries), names, tuple(said))
 
 
 def _numbers(verdicts: list[Judged]) -> Iterator[str]:

@@ -1,9 +1,17 @@
-"""Proof that an attribute is not needed: without it, a run gives the same numbers, bit for bit."""
+"""Proof that an attribute is not needed: without it, runs give the same numbers, bit for bit.
+
+Not the model is run, but a shadow of it, whose buffers and attributes are copies: once in evaluation mode, and once
+in training mode, where the gradients of the parameters are the same, too, and what the run leaves in buffers. What
+is needed in either mode stays; so does what training could not prove, since the model does not run in that mode.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +19,8 @@ from torch import Tensor
 from ..roles import Role
 from .baseline import Baseline
 from .clearing import restore
-from .evidence import judge
+from .copies import Copies
+from .evidence import EVAL_ALONE, NEEDED_IN_TRAINING, PROVED, judge
 from .holdings import Attribute, modules, parts
 from .shadow import shadow
 from .together import is_work
@@ -20,19 +29,31 @@ Place = tuple[int, str]
 """An attribute: the id of its module, and its name."""
 
 
-def proved_unneeded(model: torch.nn.Module, sample: Any, baseline: Baseline | None = None) -> set[Place]:
+class Proof(NamedTuple):
+    """What runs on a sample proved.
+
+    Attributes:
+        evidence: of each attribute without which the model gives the same in evaluation mode.
+        failure: why nothing could be proved in training mode, in words; empty where it could.
+    """
+
+    evidence: dict[Place, str]
+    failure: str = ""
+
+
+def prove(model: torch.nn.Module, sample: Any, baseline: Baseline | None = None) -> Proof:
     """The attributes of unknown role without which the model gives the same on a sample.
 
-    The model is not run: a shadow of it is, in evaluation mode, with copies of the buffers and the same random
-    numbers, once as it is and twice without the attributes in question. Where leaving all out fails, halves are tried.
-    What the class's methods read and never write is no leftover of work, and stays.
+    Each run is of a shadow of the model, with the same random numbers: as the model is, and without the attributes in
+    question, two runs one after the other each. Where leaving all out fails, halves are tried. What the class's methods
+    read and never write is no leftover of work, and stays.
 
     Args:
         model: any module.
-        sample: an input; a tuple is the arguments, a dict the keyword arguments.
+        sample: an input; a tuple is the arguments, a dict the keyword arguments. It is copied.
 
     Raises:
-        Exception: what the model itself raises on the sample as it is.
+        Exception: what the model itself raises on the sample as it is, in evaluation mode.
 
     >>> class Layer(torch.nn.Module):
     ...     def __init__(self):
@@ -43,62 +64,117 @@ def proved_unneeded(model: torch.nn.Module, sample: Any, baseline: Baseline | No
     ...         return self.scale * x
     >>> layer = Layer()
     >>> _ = layer(torch.ones(2))
-    >>> [name for _, name in proved_unneeded(layer, torch.ones(2))]
-    ['last']
+    >>> {name: said for (_, name), said in prove(layer, torch.ones(2)).evidence.items()}
+    {'last': 'proved'}
     """
-    unknown = [
-        j.attribute for j in judge(list(modules(model)), baseline) if j.role is Role.UNKNOWN and is_work(j.attribute)
-    ]
+    judged = judge(list(modules(model)), baseline)
+    unknown = [j.attribute for j in judged if j.role is Role.UNKNOWN and is_work(j.attribute)]
     places = [(id(a.module), a.name) for a in unknown]
-    expected = _run(model, sample, ())
-    if not places:
-        return set()
-    if not _equal(_run(model, sample, ()), expected):
-        return set()  # a model that is never twice the same proves nothing
-    return set(_search(model, sample, expected, places))
-
-
-def _search(model: torch.nn.Module, sample: Any, expected: Any, places: Sequence[Place]) -> list[Place]:
-    if _same_without(model, sample, expected, places):
-        return list(places)
-    if len(places) == 1:
-        return []
-    half = len(places) // 2
-    return _search(model, sample, expected, places[:half]) + _search(model, sample, expected, places[half:])
-
-
-def _same_without(model: torch.nn.Module, sample: Any, expected: Any, places: Sequence[Place]) -> bool:
+    evaluation = _Mode(model, sample, training=False)
+    expected = evaluation.run(())
+    if not places or not _equal(evaluation.run(()), expected):
+        return Proof({})  # a model that is never twice the same proves nothing
+    proved = evaluation.search(expected, places)
+    if not proved:
+        return Proof({})
+    training = _Mode(model, sample, training=True)
     try:
-        return all(_equal(found, expected) for found in _run_twice(model, sample, places))
-    except Exception:  # whatever the model raises without them, it needs them
-        return False
+        expected = training.run(())
+        if not _equal(training.run(()), expected):
+            return Proof(dict.fromkeys(proved, EVAL_ALONE), "two runs with the same random numbers differ")
+    except Exception as error:
+        return Proof(dict.fromkeys(proved, EVAL_ALONE), f"{type(error).__name__}: {error}")
+    both = set(training.search(expected, proved))
+    return Proof({place: PROVED if place in both else NEEDED_IN_TRAINING for place in proved})
 
 
-def _run(model: torch.nn.Module, sample: Any, without: Sequence[Place]) -> Any:
-    return _outputs(_prepared(model, without), sample)
+class _Mode:
+    """Runs of a model's shadow in one mode."""
+
+    def __init__(self, model: torch.nn.Module, sample: Any, *, training: bool) -> None:
+        self.model, self.sample, self.training = model, sample, training
+        self.walk = list(modules(model))
+
+    def search(self, expected: Any, places: Sequence[Place]) -> list[Place]:
+        """Those of the places without which runs give what is expected."""
+        try:
+            if _equal(self.run(places), expected):
+                return list(places)
+        except Exception:  # whatever the model raises without them, it needs them
+            pass
+        if len(places) == 1:
+            return []
+        half = len(places) // 2
+        return self.search(expected, places[:half]) + self.search(expected, places[half:])
+
+    def run(self, without: Sequence[Place]) -> Any:
+        """What two runs give, one after the other: outputs, gradients, and what they leave in buffers."""
+        with torch.inference_mode(False):
+            other, made = shadow(self.model, copies=Copies(self.walk))
+        for number, name in without:
+            module = made[number]
+            restore(Attribute("", module, name, module.__dict__[name]), None, [])
+        for module in made.values():
+            module.__dict__["training"] = self.training
+            if "require_backward_grad_sync" in module.__dict__:  # DDP: the gradients of this run are no one else's
+                module.__dict__["require_backward_grad_sync"] = False
+        outputs = [self._outputs(other) for _ in range(2)]
+        return [*outputs, [dict(module.__dict__.get("_buffers") or {}) for module in made.values()]]
+
+    def _outputs(self, model: Any) -> Any:
+        with ExitStack() as stack:
+            stack.enter_context(_fixed_random(self.walk))
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.set_grad_enabled(self.training))
+            sample = _copied(self.sample)
+            if isinstance(sample, dict):
+                output = model(**sample)
+            else:
+                output = model(*sample) if isinstance(sample, tuple) else model(sample)
+            return [output, *_gradients(model, output)] if self.training else output
 
 
-def _run_twice(model: torch.nn.Module, sample: Any, without: Sequence[Place]) -> tuple[Any, Any]:
-    other = _prepared(model, without)
-    return _outputs(other, sample), _outputs(other, sample)
+def _gradients(model: torch.nn.Module, output: Any) -> Sequence[Tensor | None]:
+    """The gradients of the parameters, where the output has a graph. Those that a parameter keeps stay as they are."""
+    results = [t for t in Attribute("", model, "", output).tensors() if t.tensor.grad_fn is not None]
+    inputs = [p for p in model.parameters() if p.requires_grad and not p._backward_hooks]
+    if not results or not inputs:
+        return ()
+    tensors = [found.tensor for found in results]
+    weights = [torch.rand_like(tensor.detach()) for tensor in tensors]
+    return torch.autograd.grad(tensors, inputs, weights, allow_unused=True)
 
 
-def _prepared(model: torch.nn.Module, without: Sequence[Place]) -> torch.nn.Module:
-    other, made = shadow(model, own_buffers=True)
-    for number, name in without:
-        module = made[number]
-        restore(Attribute("", module, name, module.__dict__[name]), None, [])
-    for module in made.values():
-        module.__dict__["training"] = False
-    return other
+def _copied(sample: Any) -> Any:
+    """The sample with copies of its tensors: a model may write its input."""
+    if isinstance(sample, Tensor):
+        return sample.detach().clone().requires_grad_(sample.requires_grad)
+    if type(sample) in (tuple, list):
+        return type(sample)(map(_copied, sample))
+    return {key: _copied(item) for key, item in sample.items()} if type(sample) is dict else sample
 
 
-def _outputs(model: torch.nn.Module, sample: Any) -> Any:
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+@contextmanager
+def _fixed_random(walk: Sequence[tuple[str, torch.nn.Module]]) -> Iterator[None]:
+    """The same random numbers inside, and outside those that would have come."""
+    numpy = sys.modules.get("numpy")
+    kinds = {p.device.type for _, m in walk for p in (m.__dict__.get("_parameters") or {}).values() if p is not None}
+    state, arrays = random.getstate(), numpy.random.get_state() if numpy else None
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        for kind in kinds - {"cpu", "meta"}:
+            devices = range(torch.get_device_module(kind).device_count())
+            stack.enter_context(torch.random.fork_rng(devices=devices, device_type=kind))
         torch.manual_seed(0)
-        if isinstance(sample, dict):
-            return model(**sample)
-        return model(*sample) if isinstance(sample, tuple) else model(sample)
+        random.seed(0)
+        if numpy:
+            numpy.random.seed(0)
+        try:
+            yield
+        finally:
+            random.setstate(state)
+            if numpy:
+                numpy.random.set_state(arrays)
 
 
 def _equal(a: Any, b: Any) -> bool:

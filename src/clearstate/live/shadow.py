@@ -5,9 +5,13 @@ from __future__ import annotations
 import copy
 import weakref
 from collections import OrderedDict
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from .copies import Copies
 
 M = TypeVar("M", bound=torch.nn.Module)
 
@@ -28,12 +32,13 @@ def _remember(new: torch.nn.Module, old: torch.nn.Module) -> None:
 TABLES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
 
 
-def shadow(model: M, *, own_buffers: bool = False) -> tuple[M, dict[int, torch.nn.Module]]:
+def shadow(model: M, *, copies: Copies | None = None) -> tuple[M, dict[int, torch.nn.Module]]:
     """A model of the same classes whose modules and tables are new, and whose tensors are the model's own.
 
     Args:
         model: any module; shared modules are shared in the shadow, too.
-        own_buffers: give the shadow copies of the buffers, so that running it changes none of the model's.
+        copies: give the shadow copies of the buffers and of what attributes hold, so that a run of it writes none of
+            the model's.
 
     Returns:
         the shadow, and for each module of the model (by id) its shadow.
@@ -45,15 +50,15 @@ def shadow(model: M, *, own_buffers: bool = False) -> tuple[M, dict[int, torch.n
     """
     made: dict[int, Any] = {}
     memo: dict[int, Any] = {}
-    _shadow_modules(model, made, own_buffers)
+    _shadow_modules(model, made, copies)
     for new in list(made.values()):
         for name, value in list(new.__dict__.items()):
             if name not in TABLES and name != "_modules":
-                new.__dict__[name] = _shadow_value(value, made, memo, own_buffers)
+                new.__dict__[name] = _shadow_value(value, made, memo, copies)
     return made[id(model)], made
 
 
-def _shadow_modules(module: torch.nn.Module, made: dict[int, Any], own_buffers: bool) -> None:
+def _shadow_modules(module: torch.nn.Module, made: dict[int, Any], copies: Copies | None) -> None:
     stack = [module]
     while stack:
         old = stack.pop()
@@ -65,9 +70,9 @@ def _shadow_modules(module: torch.nn.Module, made: dict[int, Any], own_buffers: 
         for table in TABLES:
             if table in new.__dict__:
                 new.__dict__[table] = copy.copy(new.__dict__[table])
-        if own_buffers:
+        if copies is not None:
             buffers = new.__dict__.get("_buffers", {})
-            buffers.update({name: b.detach().clone() for name, b in buffers.items() if b is not None})
+            buffers.update({name: copies.tensor(b) for name, b in buffers.items() if b is not None})
         stack += [child for child in old.__dict__.get("_modules", {}).values() if child is not None]
     for new in list(made.values()):
         children = new.__dict__.get("_modules")
@@ -76,22 +81,28 @@ def _shadow_modules(module: torch.nn.Module, made: dict[int, Any], own_buffers: 
             new.__dict__["_modules"] = renewed if isinstance(children, OrderedDict) else dict(renewed)
 
 
-def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], own_buffers: bool) -> Any:
-    """The value with its tables copied, its bound methods and modules those of the shadow, its tensors the same."""
+def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], copies: Copies | None) -> Any:
+    """The value with its tables copied, its bound methods and modules those of the shadow."""
     if id(value) in made:
         return made[id(value)]
     if id(value) in memo:
         return memo[id(value)]
+    if isinstance(value, Tensor):
+        return value if copies is None else copies.tensor(value)
     method_of = getattr(value, "__self__", None)
     if isinstance(method_of, torch.nn.Module) and id(method_of) in made and hasattr(value, "__func__"):
         return value.__func__.__get__(made[id(method_of)])
     if type(value) in (list, set, dict, OrderedDict):
         new = memo[id(value)] = copy.copy(value)
         if isinstance(value, dict):
-            new.update({key: _shadow_value(item, made, memo, own_buffers) for key, item in value.items()})
+            new.update({key: _shadow_value(item, made, memo, copies) for key, item in value.items()})
         elif isinstance(value, list):
-            new[:] = [_shadow_value(item, made, memo, own_buffers) for item in value]
+            new[:] = [_shadow_value(item, made, memo, copies) for item in value]
         return new
     if type(value) is tuple:
-        return tuple(_shadow_value(item, made, memo, own_buffers) for item in value)
-    return value
+        return tuple(_shadow_value(item, made, memo, copies) for item in value)
+    if copies is None:
+        return value
+    memo[id(value)] = value  # in cycles, the old one
+    memo[id(value)] = copies.thing(value, lambda item: _shadow_value(item, made, memo, copies))
+    return memo[id(value)]

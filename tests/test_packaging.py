@@ -53,7 +53,9 @@ def run(*words: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_the_package_its_types_what_reports_are_made_of_and_its_licences_and_nothing_else(dist: Path) -> None:
+def test_the_wheel_holds_the_package_its_types_what_reports_are_made_of_and_its_licences_and_nothing_else(
+    dist: Path,
+) -> None:
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())

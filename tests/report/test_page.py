@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import clearstate as cs
 from clearstate.inventory import Entry, Inventory
@@ -98,7 +99,6 @@ def test_an_empty_model_has_a_report() -> None:
 
 
 def test_a_live_module_has_a_report() -> None:
-    torch = pytest.importorskip("torch")
     model = torch.nn.Sequential(torch.nn.Linear(3, 2))
     found = data(cs.inspect(model).to_html())
     assert found["modules"] == {"path": ["", "0"], "type": ["Sequential", "Linear"], "above": [-1, 0]}
@@ -106,14 +106,11 @@ def test_a_live_module_has_a_report() -> None:
 
 
 def test_the_graph_of_a_file_is_that_of_the_net_that_the_file_makes() -> None:
-    pytest.importorskip("torch")
     for name in ("gModule-1", "gModule-2", "gModule-3"):
-        from clearstate.nn.graph_drawing import flow
-
         path = case(name) / "before.t7"
         (of_file,) = cs.inspect(path).graphs
         net: Any = cs.load(path)
-        of_net = flow(net)
+        (of_net,) = cs.inspect(net).graphs
         assert len(of_file.nodes) == len(of_net.nodes) > 5
         for there, here in zip(of_file.nodes, of_net.nodes, strict=True):
             assert there.reads == here.reads

@@ -77,7 +77,15 @@ def inspect(model: torch.nn.Module, baseline: Baseline | None = None, sample: An
     if proof is not None and proof.failure:
         said.append(f"nothing is proved in training mode, since the model does not run there: {proof.failure}")
     size = sum(entry.bytes for entry in entries)
-    return Inventory(names[""], "a live module", size, tuple(entries), names, tuple(said))
+    return Inventory(names[""], "a live module", size, tuple(entries), names, tuple(said), tuple(_graphs(walk)))
+
+
+def _graphs(walk: Iterable[tuple[str, torch.nn.Module]]) -> Iterator[Graph]:
+    """The graphs of Torch7's nets: there are none where nobody has loaded that room."""
+    room = sys.modules.get(f"{__package__.rpartition('.')[0]}.nn.graph")
+    for path, module in walk if room is not None else ():
+        if isinstance(module, room.gModule):
+            yield module.flow(path)
 
 
 def _numbers(verdicts: list[Judged]) -> Iterator[str]:

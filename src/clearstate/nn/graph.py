@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..inventory import Graph
 from .checks import expect_table
 from .container import Container
 from .fields import plain
@@ -101,6 +102,12 @@ class gModule(Container):
         """The steps with their modules, in the order they run."""
         for step in self.plan:
             yield step, self._modules[step.name] if step.name is not None else None
+
+    def flow(self, path: str = "") -> Graph:
+        """The graph as an inventory holds it, with the paths of its modules below ``path``."""
+        from .graph_drawing import flow
+
+        return flow(self, path)
 
     def to_dot(self, title: str | None = None) -> str:
         """The graph in graphviz's language.

@@ -83,9 +83,8 @@ def inspect(model: torch.nn.Module, baseline: Baseline | None = None, sample: An
 def _graphs(walk: Iterable[tuple[str, torch.nn.Module]]) -> Iterator[Graph]:
     """The graphs of Torch7's nets: there are none where nobody has loaded that room."""
     room = sys.modules.get(f"{__package__.rpartition('.')[0]}.nn.graph")
-    for path, module in walk if room is not None else ():
-        if isinstance(module, room.gModule):
-            yield module.flow(path)
+    if room is not None:
+        yield from (module.flow(path) for path, module in walk if isinstance(module, room.gModule))
 
 
 def _numbers(verdicts: list[Judged]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,6 +34,10 @@ def convert(
     partial: Annotated[
         bool, typer.Option("--partial", help="Leave layers that cannot be expressed, and convert the others.")
     ] = False,
+    sample: Annotated[
+        str | None,
+        typer.Option("--sample", metavar="SHAPE|FILE", help="For .py and .onnx: an input to compare on, or its shape."),
+    ] = None,
     report: Annotated[
         bool, typer.Option("--report", help="Only say what would become of each layer; write nothing.")
     ] = False,
@@ -40,7 +45,11 @@ def convert(
         str | None, typer.Option("--long-size", metavar="4|8", help="Bytes of a C long; found out unless given.")
     ] = None,
 ) -> None:
-    """Write a model for another backend, device or number type.
+    """Write a model for another backend, device or number type, or as what PyTorch and others run.
+
+    OUT ends in .t7; in .safetensors or .pt for the state dict; in .py for Python source that
+    needs torch only, with the weights beside it; in .onnx for an ONNX file. Source and ONNX are
+    compared with the model, layer by layer, on a sample.
 
     Layers of cudnn.torch, inn and nn become each other, and tensors those of a GPU or the CPU,
     in nngraph's nodes and in tables too. What work left behind goes. A layer that cannot be
@@ -56,7 +65,8 @@ def convert(
         with Meter([] if report else [readable(model)]) as meter:
             meter.begin(model)
             asked["progress"] = meter.at
-            done = cs.convert_file(readable(model), None if report else output, partial=partial or report, **asked)
+            asked |= {"sample": sample, "dry_run": report}
+            done = cs.convert_file(readable(model), output, partial=partial or report, **asked)
     except cs.CannotConvert as error:
         raise cs.ClearstateError(
             f"{model}: {error}; --partial leaves it and converts the rest, --report lists all"
@@ -76,11 +86,12 @@ def summary(model: str, done: cs.Converted, *, left: str) -> list[Line]:
     lines: list[Line] = [[Part(model, "strong"), Part(where), Part("" if where else " (nothing was written)", "faint")]]
     for (before, after), count in done.classes().items():
         lines.append(_row(count, before, after))
+    lines += _layers(done.layers)
     for before, after, count in done.tensors:
         lines.append(_row(count, before, after))
-    if not done.changed and not done.tensors:
+    if not done.changed and not done.tensors and not done.layers:
         lines.append([Part("  nothing to convert")])
-    sizes = " → ".join(size_text(size) for size in done.size)
+    sizes = " → ".join(size_text(size) for size in done.size if size)
     lines.append([Part(f"  {counted(1, 'file')}, {sizes}", "strong")])
     if done.left:
         lines += [[], [Part(f"{left}: {counted(len(done.left), 'module')}", "wrong")]]
@@ -89,6 +100,20 @@ def summary(model: str, done: cs.Converted, *, left: str) -> list[Line]:
     for note in done.notes:
         lines += [[], *wrapped(note, screen().width, "note: ", "      ")]
     return lines
+
+
+def _layers(rows: Sequence[Any]) -> list[Line]:
+    """A line a layer: where it is, what it becomes, and how far its output is from Torch7's."""
+    apart = ["" if row.difference is None else f"{row.difference:.2g}" for row in rows]
+    lines: list[tuple[str, str, Any]] = list(zip((row.path or "-" for row in rows), apart, rows, strict=True))
+    if any(apart):
+        lines.insert(0, ("layer", "apart", None))
+    wide, far = (max((len(line[i]) for line in lines), default=0) for i in (0, 1))
+    made: list[Line] = []
+    for path, difference, row in lines:
+        place = Part(f"  {path:<{wide}}  {difference:>{far}}  ", "faint")
+        made.append([place] if row is None else [place, Part(f"{row.typename} → "), Part(row.becomes or "", "stays")])
+    return made
 
 
 def _row(count: int, before: str, after: str) -> Line:

@@ -136,7 +136,7 @@ def _compare(net: torch.nn.Module, exported: Exported, path: str, tolerance: flo
     try:
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     except Exception as error:
-        advice = "" if _is_float(net) else "; it has few for other types than float: net.float() first"
+        advice = "" if _is_float(net) else "; it has few for other types than float: net.float() (or --dtype float) first"
         raise ConversionError(f"onnxruntime does not run this net: {_why(error)}{advice}") from error
     with torch.no_grad():
         due = list(tensors(net(mapped(exported.sample, Tensor.clone))))

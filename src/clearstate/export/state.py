@@ -12,7 +12,7 @@ from ..errors import ClearstateError
 from ..formats.atomic import replacing
 from ..formats.data import Held
 from ..formats.pt.objects import Global, Ordered, Storage, Tensor
-from ..formats.safetensors import KINDS, open_safetensors, write_safetensors
+from ..formats.safetensors import KINDS, open_safetensors, safetensors_size, write_safetensors
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")
 """Files that a state dict is written to, by suffix; all but the first by ``torch.save``."""
@@ -52,6 +52,15 @@ def write_state(model: Any, path: str | os.PathLike[str]) -> None:
 def _readable(path: str) -> None:
     """Raises what is wrong with a file that was just written."""
     open_safetensors(path)
+
+
+def state_size(state: Mapping[str, torch.Tensor]) -> int:
+    """Bytes of the safetensors file that these make.
+
+    >>> state_size({"x": torch.zeros(2)}) - state_size({"x": torch.zeros(1)})
+    4
+    """
+    return safetensors_size(as_tensors(state), {"format": "pt"})
 
 
 def as_tensors(state: Mapping[str, torch.Tensor]) -> dict[str, Tensor]:

@@ -1,0 +1,178 @@
+"""Files that leave Torch7: what `converting` does for a state dict, for Python source, and for ONNX."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from .converting import Converted, How
+from .errors import ClearstateError, ConversionError
+from .inspecting import open_path
+
+if TYPE_CHECKING:
+    from .export.covered import Coverage
+    from .formats.t7 import File
+
+SHAPES = re.compile(r"\d+(?:x\d+)*(?:,\d+(?:x\d+)*)*")
+"""A sample's shape, ``2x3x224x224``; of a table, the shapes of its entries, with commas between."""
+
+
+def to_state(path: str, output: str | None, how: How) -> Converted:
+    """Writes the state dict of the model in a Torch7 file."""
+    from .export.state import state_size, write_state
+
+    file, model = _opened(path, how)
+    before = [_class(tensor) for tensor in model.state_dict().values()]
+    state = _cast(model, how).state_dict()
+    types = Counter(zip(before, (str(t.dtype).removeprefix("torch.") for t in state.values()), strict=True))
+    tensors = tuple((old, new, count) for (old, new), count in types.most_common())
+    if output is None:
+        return Converted(tensors=tensors, size=(file.size, state_size(state)))
+    write_state(state, output)
+    return Converted(tensors=tensors, path=output, size=(file.size, os.path.getsize(output)))
+
+
+def to_source(path: str, output: str | None, how: How) -> Converted:
+    """Writes the model in a Torch7 file as Python source, and its weights beside it."""
+    from .export.definition import beside, write_definition
+
+    file, model = _opened(path, how)
+    model = _cast(model, how)
+    if output is None:
+        return _told(file, _covered(model, how))
+    coverage = write_definition(model, output, _sample(model, how))
+    weights = beside(output)
+    size = os.path.getsize(output) + os.path.getsize(weights)
+    return _told(file, coverage, f"Its weights and running statistics are in {weights}.", path=output, size=size)
+
+
+def to_onnx(path: str, output: str | None, how: How) -> Converted:
+    """Writes the model in a Torch7 file as an ONNX file."""
+    from .export.onnx import to_onnx as write_onnx
+
+    file, model = _opened(path, how)
+    model = _cast(model, how)
+    if output is None:
+        return _told(file, _covered(model, how))
+    coverage = write_onnx(model, output, _sample(model, how))
+    return _told(file, coverage, "onnxruntime gives the same too.", path=output, size=os.path.getsize(output))
+
+
+def _opened(path: str, how: How) -> tuple[File, Any]:
+    """The file, and the net in it."""
+    from .formats import t7
+    from .nn.t7 import to_live
+
+    for option, value in (("backend", how.backend), ("device", how.device)):
+        if value is not None:
+            raise ValueError(f"a {option} is for Torch7 files: leave {value} out, or write a .t7 file")
+    file = open_path(path, long_size=how.long_size)
+    if not isinstance(file, t7.File):
+        raise ClearstateError(f"{path} is a PyTorch checkpoint; nets to convert come from Torch7 files")
+    return file, _net(path, to_live(file.root))
+
+
+def _net(path: str, value: Any) -> Any:
+    """The net: what the file holds, or the only one in its table."""
+    from .nn import Module
+
+    nets: dict[int, tuple[str, Any]] = {}
+    for where, part in _parts(value):
+        if isinstance(part, Module):
+            nets.setdefault(id(part), (where, part))
+    if len(nets) == 1:
+        return next(iter(nets.values()))[1]
+    if not nets:
+        raise ConversionError(f"{path} holds no net")
+    names = ", ".join(where for where, _ in nets.values())
+    raise ConversionError(f"{path} holds {len(nets)} nets: {names}; load it in Python and export the one you mean")
+
+
+def _parts(value: Any, path: str = "", depth: int = 0) -> Iterable[tuple[str, Any]]:
+    yield path, value
+    if isinstance(value, dict | list) and depth < 8:
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _parts(part, f"{path}.{key}" if path else str(key), depth + 1)
+
+
+def _cast(model: Any, how: How) -> Any:
+    if how.dtype is None:
+        return model
+    from .formats.t7.backends_types import check
+
+    check(None, how.dtype)
+    return getattr(model, how.dtype)()
+
+
+def _sample(model: Any, how: How) -> Any:
+    """The sample that is asked for: a shape, or a file; of the net's type."""
+    import torch
+
+    asked = how.sample
+    if not isinstance(asked, str | os.PathLike):
+        return asked
+    held = (t.dtype for t in (*model.parameters(), *model.buffers()) if t.is_floating_point())
+    dtype = next(held, torch.get_default_dtype())
+    text = os.fspath(asked)
+    if SHAPES.fullmatch(text):
+        generator = torch.Generator().manual_seed(0)
+        drawn = [
+            torch.randn([int(size) for size in shape.split("x")], generator=generator).to(dtype)
+            for shape in text.split(",")
+        ]
+        return drawn if "," in text else drawn[0]
+    return _read(text, dtype)
+
+
+def _read(path: str, dtype: Any) -> Any:
+    """A sample from a file of Torch7, NumPy or PyTorch."""
+    import torch
+
+    from .nn.ownership import mapped
+
+    suffix = os.path.splitext(path)[1].lower()
+    value: Any
+    if suffix == ".npy":
+        import numpy as np
+
+        value = torch.from_numpy(np.load(path, allow_pickle=False))
+    elif suffix in (".pt", ".pth"):
+        value = torch.load(path, weights_only=True)
+    else:
+        from .nn.t7 import load
+
+        value = load(path)
+    return mapped(value, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+
+
+def _covered(model: Any, how: How) -> Coverage:
+    """What would become of each layer: by a run where there is a sample, else by its class."""
+    from .export.convert import traced
+    from .export.covered import Coverage, coverage
+
+    static = coverage(model)
+    try:
+        return Coverage(traced(model, _sample(model, how)).rows)
+    except (ConversionError, ValueError, RuntimeError, TypeError, IndexError):
+        return static
+
+
+def _told(file: File, coverage: Coverage, *notes: str, path: str | None = None, size: int = 0) -> Converted:
+    from .formats.t7.backends import Refused
+
+    rows = tuple(row for row in coverage.rows if row.becomes is not None)
+    left = tuple(Refused(row.path, row.typename, row.reason) for row in coverage.missing)
+    if any(row.difference is not None for row in rows):
+        whole = "" if path is None else ", and the whole net,"
+        notes = (f"Each layer{whole} gives the same as in Torch7, on a sample.", *notes)
+    return Converted((), left, (), (*notes, *coverage.notes), path, (file.size, size), rows)
+
+
+def _class(tensor: Any) -> str:
+    """The Torch7 class of a tensor."""
+    from .nn.writing import CLASSES_OF_DTYPE
+
+    return f"torch.{CLASSES_OF_DTYPE[tensor.dtype]}Tensor"

@@ -4,7 +4,16 @@ So is the state a user carries from one sequence to the next (``userPrevOutput``
 and Torch7's `clearState` and `forget` drop it. ``rho`` is a hyper-parameter though a Sequencer sets it.
 """
 
-from ..classes import absent, clones, extend, holding, register, table, tensor, value
+from ..classes import Transient, absent, clones, extend, holding, register, table, tensor, value
+
+
+def of_2015(transient: Transient) -> Transient:
+    """Fields that the constructors of 2015 made, and later ones do not: as those left them, where they are."""
+    return {
+        name: fresh._replace(when=lambda module, name=name: module.get(name) is not None)  # type: ignore[misc]
+        for name, fresh in transient.items()
+    }
+
 
 USER = absent(
     "userPrevOutput userPrevCell userNextGradOutput userNextGradCell userGradPrevOutput userGradPrevCell gradPrevOutput"
@@ -17,14 +26,14 @@ ZERO_MASK = absent("zeroMask _zeroMask _maskbyte _maskindices")
 # rnn's Dropout may keep its noise until the next backward; with the noise goes the flag that says it is there.
 extend("nn.Dropout", transient=value("flag", True))
 
-# Modules that are called once a step. The second line of tables is that of the versions of 2015.
+# Modules that are called once a step.
 register(
     "nn.AbstractRecurrent",
     "nn.Container",
     transient=table("outputs gradInputs gradOutputs _gradOutputs")
-    | table("inputs scales recurrentOutputs recurrentGradInputs initialOutputs initialGradInputs")
+    | of_2015(table("inputs scales recurrentOutputs recurrentGradInputs initialOutputs initialGradInputs"))
     | value("step", 1)
-    | value("gradParametersAccumulated", False)
+    | of_2015(value("gradParametersAccumulated", False))
     | absent("updateGradInputStep accGradParametersStep backStep nSharedClone rmInSharedClones _input _gradOutput")
     | USER
     | clones("sharedClones", "recurrentModule"),
@@ -45,14 +54,14 @@ register("nn.MuFuRu", "nn.GRU")
 register("nn.NormStabilizer", "nn.AbstractRecurrent", transient=absent("_normsum _gradInput loss"))
 register("nn.CopyGrad", "nn.Identity", transient=absent("norm"))
 
-# Modules that take a whole sequence and call another once a step. `sharedClones` and `step` are those of 2015.
+# Modules that take a whole sequence and call another once a step. `sharedClones` is of 2015.
 register("nn.AbstractSequencer", "nn.Container")
 register(
     "nn.Sequencer",
     "nn.AbstractSequencer",
     transient=table("output _output tableoutput tablegradInput")
     | absent("tablegradinput")
-    | value("step", 1)
+    | of_2015(value("step", 1))
     | clones("sharedClones", "module"),
 )
 register("nn.Repeater", "nn.AbstractSequencer", transient=table("output"))

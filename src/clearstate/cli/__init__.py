@@ -22,7 +22,7 @@ COMMANDS = {
     "inspect": ("What a file holds, and what makes it big.", "model.t7"),
     "clear": ("Write it again without what work left behind.", "model.t7 -o small.t7"),
     "verify": ("Are two files the same model?", "model.t7 small.t7"),
-    "convert": ("Write it for another backend, device or number type.", "model.t7 --to nn --device cpu -o cpu.t7"),
+    "convert": ("Write it for another backend, or for PyTorch and ONNX.", "model.t7 --to nn --device cpu -o cpu.t7"),
 }
 """What each command is for, and an example. It is the function of its name in the file of its name."""
 

@@ -33,7 +33,8 @@ class Entry:
         bytes: bytes it is the first to use; a view of memory counted elsewhere has 0.
         evidence: how the role was found out: ``declared`` by the catalog or the class, ``structural`` (from what it
             is), ``guessed`` from its name, or ``none``; of live modules also ``alias`` (it is memory of a parameter
-            or a buffer), ``computed`` (it has a graph), ``observed`` (it came after a baseline) and ``proved``.
+            or a buffer), ``computed`` (it has a graph), ``observed`` (it came after a baseline), ``proved`` (runs
+            without it give the same, in both modes), ``proved in eval mode alone`` and ``needed in training``.
         dtype: element type of a tensor (``float32``).
         shape: sizes of a tensor.
         device: where a live tensor is (``cuda:0``).
@@ -119,7 +120,7 @@ class Inventory:
         return sorted(self.select(*roles), key=lambda entry: -entry.bytes)[:count]
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole inventory in plain values, as ``inspect --json`` prints it."""
+        """The whole inventory in plain values, as ``inspect --json`` prints it; pieces in memory have a ``device``."""
         return {
             "source": self.source,
             "kind": self.kind,
@@ -137,6 +138,7 @@ class Inventory:
                     "evidence": entry.evidence,
                     "dtype": entry.dtype,
                     "shape": None if entry.shape is None else list(entry.shape),
+                    **({} if entry.device is None else {"device": entry.device}),
                 }
                 for entry in self.entries
             ],

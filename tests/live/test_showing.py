@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from html.parser import HTMLParser
 from typing import Any
 
@@ -94,6 +95,22 @@ def test_whatever_a_path_is_called_it_is_text_in_the_page() -> None:
     words = read(cs.inspect(model)._repr_html_())
     assert any("<script>alert(1)</script>&" in word for word in words)
     assert words[0].startswith("<b onclick=x>: ")
+
+
+def test_json_says_of_each_piece_in_memory_where_it_is() -> None:
+    model = worked()
+    model[0].stride = model[0].stride.to("meta")
+    entries = json.loads(cs.inspect(model).to_json())["entries"]
+    devices = {entry["path"]: entry["device"] for entry in entries}
+    assert devices == {"0.weight": "cpu", "0.bias": "cpu", "0.seen": "cpu", "0.stride": "meta"}
+
+
+def test_json_of_a_file_has_no_devices() -> None:
+    from clearstate.formats import t7
+
+    found = cs.inspect(t7.Object("nn.Identity", t7.Table(output=t7.Tensor.of([1.0, 2.0])))).to_dict()
+    assert found["entries"]
+    assert not any("device" in entry for entry in found["entries"])
 
 
 def test_a_file_is_shown_by_its_roles_only() -> None:

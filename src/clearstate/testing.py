@@ -214,7 +214,8 @@ def _contents(module: torch.nn.Module) -> dict[str, Any]:
     """What every module of a net has besides parameters and buffers, in a form that can be compared."""
     found: dict[str, Any] = {}
     for path, inner in module.named_modules():
-        for name, value in inner.__dict__.items():
+        kept = {name: getattr(inner, name) for name in KEPT} if isinstance(inner, Stateful) else {}
+        for name, value in {**inner.__dict__, **kept}.items():
             if name not in ("_parameters", "_buffers", "_modules", "_constructed", "_former"):
                 found[f"{path}.{name}"] = _comparable(value)
     return found

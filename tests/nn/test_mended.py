@@ -14,6 +14,7 @@ from torch import Tensor
 import clearstate as cs
 import clearstate.nn as nn
 from clearstate.nn.ownership import mapped, tensors
+from clearstate.nn.stateful import KEPT
 from clearstate.nn.t7 import to_graph
 from clearstate.testing import check_promises
 from tests.nn.recorded import read
@@ -286,7 +287,8 @@ def held(module: Any) -> dict[str, Any]:
     """Every attribute of every module inside that is no parameter or buffer: numbers, and sizes of tensors."""
     found: dict[str, Any] = {}
     for path, inner in module.named_modules():
-        for name, value in inner.__dict__.items():
+        kept = {name: getattr(inner, name) for name in KEPT} if isinstance(inner, nn.Module | nn.Criterion) else {}
+        for name, value in {**inner.__dict__, **kept}.items():
             if name not in ("_parameters", "_buffers", "_modules", "_former", "_constructed"):
                 sizes = [tuple(t.shape) for t in tensors(value) if t.numel()]
                 found[f"{path}.{name}"] = value if isinstance(value, int | float | str) else sizes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,77 @@ def test_a_layer_that_assigns_output_itself_fills_the_object_that_was_held() -> 
     layer.clear_state()
     assert held.numel() == 0
     assert layer.forward(torch.ones(3)) is held
+
+
+def test_what_nobody_holds_is_freed_and_what_somebody_holds_is_emptied_and_filled_again() -> None:
+    net: Any = nn.Sequential(nn.Linear(3, 3), nn.ConcatTable().add(nn.Identity()).add(nn.Tanh()), nn.CAddTable())
+    x = torch.randn(2, 3)
+    for _ in range(2):
+        net.backward(x, torch.ones_like(net.forward(x)))
+        first, table, of_table = net[0].output, net[1].output, net[2].grad_input[1]
+        ids = [id(first), id(table), id(of_table)]
+        unheld = [weakref.ref(net[1].grad_input), weakref.ref(net[1][1].output), weakref.ref(net[1].output[0])]
+        net.clear_state()
+        assert [ref() for ref in unheld[:2]] == [None, None]
+        assert (first.numel(), table, of_table.numel()) == (0, [], 0)
+        net.backward(x, torch.ones_like(net.forward(x)))
+        assert [id(net[0].output), id(net[1].output), id(net[2].grad_input[1])] == ids
+        assert (first.shape, len(table), of_table.shape) == ((2, 3), 2, (2, 3))
+
+
+def test_what_is_asked_for_after_clearing_is_as_constructed() -> None:
+    net: Any = nn.Sequential(nn.Linear(3, 3), nn.ConcatTable().add(nn.Identity()), nn.JoinTable(1))
+    made = [(m.output, m.grad_input) for m in net.list_modules()]
+    x = torch.randn(2, 3)
+    net.backward(x, torch.ones_like(net.forward(x)))
+    del made
+    net.clear_state()
+    assert [type(m.output) for m in net.list_modules()] == [
+        torch.Tensor,
+        torch.Tensor,
+        list,
+        torch.Tensor,
+        torch.Tensor,
+    ]
+    assert net[0].output is net[0].output
+    assert net[0].grad_input is not net[0].output
+    assert not any(t.numel() for m in net.list_modules() for t in tensors([m.output, m.grad_input]))
+    net.forward(x)
+    assert net.clear_state().double()[0].output.dtype == torch.float64
+    net.forward(x.double())
+    assert net.clear_state()[0].output.dtype == torch.float64
+    with pytest.raises(AttributeError):
+        _ = nn.Linear.output
+
+
+def test_a_layer_may_have_a_child_named_output() -> None:
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.output = torch.nn.Linear(3, 2)
+
+        def update_output(self, input: torch.Tensor) -> Any:
+            return self.output(input)
+
+    layer = Attention()
+    assert layer(torch.ones(1, 3)).shape == (1, 2)
+    assert isinstance(layer.clear_state().output, torch.nn.Linear)
+    assert copy.deepcopy(layer).double()(torch.ones(1, 3).double()).shape == (1, 2)
+
+
+def test_a_backward_that_fails_leaves_no_gradient_of_the_one_before() -> None:
+    layer, x = nn.Linear(3, 2), torch.ones(1, 3)
+    layer.forward(x)
+    held = layer.backward(x, torch.ones(1, 2))
+    with pytest.raises(ValueError, match="grad_output"):
+        layer.backward(x, torch.ones(1, 5))
+    assert held.numel(), "nothing was begun"
+    with torch.no_grad():
+        layer.weight.add_(1)  # what the tape has seen is no more
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        layer.backward(x, torch.ones(1, 2))
+    assert not held.numel()
+    assert layer.grad_input is held
 
 
 @pytest.mark.parametrize("way", ["called", "forward", "cleared"])

@@ -109,18 +109,21 @@ class Module(Stateful):
 
     def zero_grad_parameters(self) -> None:
         """Sets all gradients to zero; where there is none yet, makes it."""
+        gradients = []
         for parameter in parameters_inside(self):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter, requires_grad=False)
             else:
-                parameter.grad.zero_()
+                gradients.append(parameter.grad)
+        if gradients:
+            torch._foreach_zero_(gradients)
 
     def update_parameters(self, learning_rate: float) -> None:
         """``parameter -= learning_rate * gradient``, for all."""
-        with torch.no_grad():
-            for parameter in parameters_inside(self):
-                if parameter.grad is not None:
-                    parameter.add_(parameter.grad, alpha=-learning_rate)
+        learnt = [(parameter, parameter.grad) for parameter in parameters_inside(self) if parameter.grad is not None]
+        if learnt:
+            with torch.no_grad():
+                torch._foreach_add_([p for p, _ in learnt], [grad for _, grad in learnt], alpha=-learning_rate)
 
     def get_parameters(self) -> tuple[Tensor, Tensor]:
         """Two flat tensors, of all parameters and of their gradients, which these are views of from now on.
@@ -276,7 +279,8 @@ class Criterion(Stateful):
             RuntimeError: there was no forward since the last `clear_state`.
         """
         part = self.__dict__.get("_tape")
-        ones = torch.ones_like(part.entries[0].result) if part is not None and part.entries else None
+        result = part.entries[0].result if part is not None and part.entries else None
+        ones = torch.ones_like(result) if isinstance(result, Tensor) and result.numel() != 1 else None
         return self._back(ones, 1.0, inputs=True, parameters=False)
 
     def update_grad_input(self, input: Any, target: Any = None) -> Kept:

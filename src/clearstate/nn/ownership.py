@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from sys import getrefcount
 from typing import Any
 
 import torch
@@ -116,6 +117,31 @@ def emptied(own: Kept, keep: int = 0) -> tuple[Kept, Former | None]:
     return None, None
 
 
+def _references() -> tuple[int, int]:
+    held: Any = {"output": object()}
+    held = held.pop("output")
+    return getrefcount(held), next(map(getrefcount, [object()]))
+
+
+ALONE, ALONE_IN_TABLE = _references()
+"""What ``getrefcount`` says of an object that only one variable holds; of one that only a list holds, under ``map``."""
+
+
+def alone_in(table: list[Any]) -> bool:
+    """Whether nobody but this list holds what is in it: tensors of the kind that constructors make.
+
+    >>> table = [torch.ones(2), torch.ones(3)]
+    >>> alone_in(table)
+    True
+    >>> held = table[1]
+    >>> alone_in(table)
+    False
+    """
+    return all(count == ALONE_IN_TABLE for count in map(getrefcount, table)) and all(
+        type(part) is Tensor and part.dtype is torch.float32 and part.is_cpu for part in table
+    )
+
+
 TABLES = (list, dict)
 """What a table is in Python."""
 
@@ -127,11 +153,8 @@ def empty(own: Tensor) -> Tensor:
     """
     if not own.numel() and own.dim() == 1 and own.layout is torch.strided and not own.untyped_storage().nbytes():
         return own
-    nothing = Tensor()  # the fastest way to the usual kind
-    if nothing.dtype is not own.dtype or not own.is_cpu or own.layout is not torch.strided:
-        nothing = own.new_empty(0)
     try:
-        own.data = nothing
+        own.data = own.new_empty(0)
     except RuntimeError:
         return torch.empty(0, dtype=own.dtype, device=own.device)
     return own

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import pairwise
+from sys import getrefcount
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -24,8 +25,8 @@ from ..formats.t7.classes import Fresh, Left, lookup
 from . import undeclared
 from .fields import Fields, merged
 from .nodes import as_node
-from .ownership import TABLES, Kept, adopt, emptied, empty, mapped, own_alias, tensors
-from .tape import Entry, Slice, Tape, Way, calls, gradients, leaf
+from .ownership import ALONE, TABLES, Kept, adopt, alone_in, emptied, empty, mapped, own_alias, tensors
+from .tape import UNDONE, Entry, Slice, Tape, Way, calls, gradients, leaf, matched
 
 S = TypeVar("S", bound="Stateful")
 
@@ -47,6 +48,26 @@ class _Constructed(type):
         super().__setattr__(name, value)
         if name == "forward":
             super().__setattr__("_direct", False)
+
+
+class _Unasked:
+    """``output`` or ``grad_input`` of a module that has none of its own: it gets one when somebody asks for it."""
+
+    def __init__(self, attribute: str) -> None:
+        self.attribute = attribute
+
+    def __get__(self, module: Stateful | None, owner: type) -> Any:
+        if module is None:
+            raise AttributeError(f"{owner.__name__}.{self.attribute} is of modules, not of their class")
+        name, own = self.attribute, module.__dict__
+        for registered in (own.get("_modules"), own.get("_parameters"), own.get("_buffers")):
+            if registered and name in registered:  # a layer of a user's own may have a child of that name
+                return registered[name]
+        entry = lookup(module.typename)
+        value = as_constructed(entry.transient.get(KEPT[name]) if entry else None)
+        if not torch.compiler.is_compiling():
+            own[name] = value
+        return value
 
 
 class Stateful(torch.nn.Module, metaclass=_Constructed):
@@ -76,8 +97,8 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
     is_container: ClassVar[bool] = False
     """Whether Torch7's objects of the class always have a table ``modules``."""
 
-    output: Any
-    grad_input: Any
+    output: Any = _Unasked("output")
+    grad_input: Any = _Unasked("grad_input")
     extra: dict[Any, Any]
     """What a file had besides; it is written back."""
 
@@ -211,14 +232,14 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
     def _record(self, tape: Tape, input: Kept, *rest: Any, aliased: bool = False) -> Any:
         inner = input if aliased or input is tape.alone else tape.alias(input)
         tape.alone = None
-        start = len(tape.entries)
-        me = weakref.ref(self)
-        tape.entries.append(Entry(me, inner, None))
+        entries = tape.entries
+        start = len(entries)
+        entries.append(UNDONE)
         own = self.__dict__
-        held = own.get("output")
+        held = own.get("output")  # before a layer's own code assigns another
         result = self.update_output(inner, *rest)
-        tape.entries[start] = Entry(me, inner, result)
-        own["_tape"] = Slice(tape, start, len(tape.entries))
+        entries[start] = Entry(weakref.ref(self), inner, result)
+        own["_tape"] = Slice(tape, start, len(entries))
         former = own.get("_former")
         own["output"] = adopt(held, self.as_output(result), former and former.get("output"))
         return result
@@ -239,13 +260,17 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
             raise RuntimeError(
                 f"{type(self).__name__}: the last forward ran under torch.no_grad(): nothing to go back on"
             )
-        weights = parameters_inside(self) if parameters else []
-        found = gradients(part, grad_output, weights, scale=scale, whose=type(self).__name__)
-        if inputs:
-            for entry, grads in zip(part.entries, found, strict=True):
-                module = entry.module()
-                if module is not None and "_tape" in module.__dict__:
-                    module._keep_grad_input(grads)
+        entries = part.entries
+        outputs, weights = matched(entries[0].result, grad_output, type(self).__name__)
+        owners = [entry.module() for entry in entries] if inputs else []
+        for module in owners:
+            if module is not None and "grad_input" in module.__dict__:
+                module._let_go("grad_input", module.__dict__)  # its memory is there for this backward
+        learnt = [p for p in parameters_inside(self) if p.requires_grad] if parameters else []
+        found = gradients(entries if inputs else [], outputs, weights, learnt, scale)
+        for module, grads in zip(owners, found, strict=True):
+            if module is not None and "_tape" in module.__dict__:
+                module._keep_grad_input(grads)
         return self.grad_input
 
     def _keep_grad_input(self, grads: Kept) -> None:
@@ -294,25 +319,34 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         """Drops what work left on this module, not on those inside it."""
         own = self.__dict__
         own.pop("_tape", None)
-        for name in KEPT:
-            held = own[name]
-            if type(held) is Tensor:
-                if held.requires_grad:
-                    self._empty(name, held)
-                else:
-                    own[name] = empty(held)
-            elif held is not None and held != []:
-                self._empty(name, held)
+        if "output" in own:
+            self._let_go("output", own)
+        if "grad_input" in own:
+            self._let_go("grad_input", own)
         if self.transient:
-            constructed = own.get("_constructed", {})
+            constructed = own.get("_constructed", NOTHING)
             for name in self.transient:
                 if name in constructed:
                     restore(self, name, constructed)
-                elif name in own:
-                    del own[name]
+                else:
+                    own.pop(name, None)
+
+    def _let_go(self, name: str, own: dict[str, Any]) -> None:
+        """Frees ``output`` or ``grad_input``: what nobody else holds goes, and is made anew when somebody asks."""
+        held = own.pop(name)
+        if type(held) is Tensor:
+            if getrefcount(held) == ALONE and held.dtype is FLOAT and held.is_cpu:
+                return
+        elif type(held) is list and held and getrefcount(held) == ALONE and alone_in(held):
+            return
+        self._empty(name, held)
 
     def _empty(self, name: str, held: Kept) -> None:
+        """Empties what somebody else holds too, and keeps it."""
         own = self.__dict__
+        if held is None or (isinstance(held, TABLES) and not held):
+            own[name] = held
+            return
         entry = lookup(self.typename)
         fresh = entry.transient.get(KEPT[name]) if entry else None
         if any(t.requires_grad for t in tensors(held)):  # a plain call's: its caller has it
@@ -320,7 +354,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
             return
         keep = int(fresh.detail) if fresh is not None and fresh.left is Left.TENSORS else 0
         value, former = emptied(held, keep)
-        own[name] = value if former is not None else as_constructed(fresh)
+        own[name] = value if isinstance(held, (Tensor, *TABLES)) else as_constructed(fresh)
         if former is not None:
             own.setdefault("_former", {})[name] = former
 
@@ -346,6 +380,8 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         own = self.__dict__
         own.pop("_tape", None)
         own.pop("file_type", None)
+        for name in KEPT:
+            getattr(self, name)  # what is made when somebody asks for it is converted as well
         for name in (*KEPT, *self.transient):
             if name in own:
                 own[name] = adopt(own[name], mapped(own[name], fn))
@@ -396,6 +432,9 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
 KEPT = {"output": "output", "grad_input": "gradInput"}
 """What the protocol keeps on every module, and its Lua name."""
 
+FLOAT = torch.float32
+NOTHING: dict[str, Any] = {}
+
 UNSAVED = frozenset(("_tape", "_former", "_compiled_call_impl"))
 """What a module never takes along into a copy or a file."""
 
@@ -433,7 +472,9 @@ def restore(module: torch.nn.Module, name: str, constructed: dict[str, Any]) -> 
         own.pop(name, None)
         return
     value = constructed[name]
-    if isinstance(value, (Tensor, *TABLES)):
+    if type(value) is Tensor:
+        value = empty(value)
+    elif isinstance(value, (Tensor, *TABLES)):
         value, former = emptied(value)
         if former is not None:
             own.setdefault("_former", {})[name] = former

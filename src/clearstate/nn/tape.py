@@ -59,6 +59,10 @@ class Entry(NamedTuple):
     result: Kept
 
 
+UNDONE = Entry(lambda: None, [], None)  # type: ignore[arg-type]
+"""Stands for a call that is not done."""
+
+
 class Tape:
     """All calls of one forward, in the order they began."""
 
@@ -104,42 +108,36 @@ LARGE = 1 << 16
 """Elements of a parameter from which its gradient is added as soon as it is there, and does not wait for the others."""
 
 
-def gradients(part: Slice, grad_output: Kept, parameters: Sequence[Tensor], *, scale: float, whose: str) -> list[Kept]:
+def gradients(
+    entries: Sequence[Entry], outputs: list[Tensor], weights: list[Tensor | None], learnt: list[Tensor], scale: float
+) -> list[Kept]:
     """Runs the tape backwards from a module's result, and adds to the parameters' ``.grad``.
 
     Args:
-        part: the module's slice.
-        grad_output: gradients of the result's tensors, in the result's form.
-        parameters: tensors whose gradients are wanted too.
+        entries: those whose input's gradients are wanted.
+        outputs: where to begin, and
+        weights: the gradients there: what `matched` gave.
+        learnt: parameters whose gradients are wanted too.
         scale: a factor for the parameters' gradients.
-        whose: the module's name, for errors.
 
     Returns:
         for each entry the gradients of its input, in the input's form.
-
-    Raises:
-        ValueError: ``grad_output`` has not the form or the shapes of the result.
     """
-    entries = part.entries
-    outputs, weights = _matched(entries[0].result, grad_output, whose)
-    learnt = [parameter for parameter in parameters if parameter.requires_grad]
     inners = [entry.inner for entry in entries]
     sources = [
         t for inner in inners for t in ((inner,) if type(inner) is Tensor else tensors(inner)) if t.requires_grad
     ]
     count = len(sources)
     sources += learnt
-    found: list[Tensor | None] = [None] * len(sources)
+    found: Sequence[Tensor | None] = [None] * len(sources)
     if outputs and sources:
         hooks = [p.register_hook(_added_at_once(p, scale)) for p in learnt if p.numel() >= LARGE]  # type: ignore[no-untyped-call]
         try:
-            found = list(torch.autograd.grad(outputs, sources, weights, retain_graph=True, allow_unused=True))
+            found = torch.autograd.grad(outputs, sources, weights, retain_graph=True, allow_unused=True)
         finally:
             for hook in hooks:
                 hook.remove()
-    for parameter, gradient in zip(learnt, found[count:], strict=True):
-        if gradient is not None and parameter.numel() < LARGE:
-            accumulate(parameter, gradient, scale)
+    add([(p, g) for p, g in zip(learnt, found[count:], strict=True) if g is not None and p.numel() < LARGE], scale)
     given = iter(found)
 
     def of(tensor: Tensor) -> Tensor:
@@ -150,20 +148,26 @@ def gradients(part: Slice, grad_output: Kept, parameters: Sequence[Tensor], *, s
 
 
 def _added_at_once(parameter: Tensor, scale: float) -> Callable[[Tensor], Tensor]:
-    def add(gradient: Tensor) -> Tensor:
-        accumulate(parameter, gradient, scale)
+    def added(gradient: Tensor) -> Tensor:
+        add([(parameter, gradient)], scale)
         return torch.empty((), dtype=gradient.dtype, device=gradient.device).expand_as(gradient)
 
-    return add
+    return added
 
 
-def _matched(result: Kept, grad: Kept, whose: str) -> tuple[list[Tensor], list[Tensor]]:
-    """The differentiable tensors of a result with their gradients. That of one number, a loss, is 1 unless given."""
+def matched(result: Kept, grad: Kept, whose: str) -> tuple[list[Tensor], list[Tensor | None]]:
+    """The differentiable tensors of a result with their gradients. That of one number, a loss, is 1 unless given.
+
+    Raises:
+        ValueError: ``grad`` has not the form or the shapes of the result; ``whose`` names the module.
+    """
     if type(result) is type(grad) is Tensor and result.shape == grad.shape and result.dtype is grad.dtype:
         return ([result], [grad.detach()]) if result.requires_grad else ([], [])
     ours, theirs = list(tensors(result)), list(tensors(grad))
     if len(ours) == 1 and ours[0].numel() == 1 and (grad is None or isinstance(grad, int | float)):
-        theirs = [torch.full_like(ours[0], 1 if grad is None else grad, requires_grad=False)]
+        if grad is None:
+            return (ours, [None]) if ours[0].requires_grad else ([], [])
+        theirs = [torch.full_like(ours[0], grad, requires_grad=False)]
     if len(ours) != len(theirs):
         raise ValueError(f"{whose}: grad_output has {len(theirs)} tensors, the output has {len(ours)}")
     for output, given in zip(ours, theirs, strict=True):
@@ -174,12 +178,16 @@ def _matched(result: Kept, grad: Kept, whose: str) -> tuple[list[Tensor], list[T
     return [o for o, _ in pairs], [g.detach().reshape(o.shape).to(o.dtype) for o, g in pairs]
 
 
-def accumulate(parameter: Tensor, gradient: Tensor, scale: float) -> None:
-    """Adds ``scale`` times a gradient to a parameter's ``.grad``."""
-    if parameter.grad is None:
-        parameter.grad = gradient.detach().clone() if scale == 1 else gradient.detach() * scale
-    else:
-        parameter.grad.add_(gradient, alpha=scale)
+def add(found: Sequence[tuple[Tensor, Tensor]], scale: float) -> None:
+    """Adds ``scale`` times gradients to their parameters' ``.grad``."""
+    sums = []
+    for parameter, gradient in found:
+        if parameter.grad is None:
+            parameter.grad = gradient.detach().clone() if scale == 1 else gradient.detach() * scale
+        else:
+            sums.append((parameter.grad, gradient))
+    if sums:
+        torch._foreach_add_([grad for grad, _ in sums], [gradient for _, gradient in sums], alpha=scale)
 
 
 def describe(value: Any) -> str:

@@ -150,9 +150,15 @@ def _totals(before: Inventory, after: Inventory | None) -> str:
     new = after.by_role() if after is not None else {}
     met = [role for role in Role if old.get(role) or new.get(role)]
     met.sort(key=lambda role: -(old.get(role) or new[role]))
-    heads = ["Role", "", "When cleared", "Pieces", *(["Bytes", "Share"] if after is None else ["Before", "After"])]
-    numbers = {"Pieces", "Bytes", "Share", "Before", "After"}
-    cells = (f"<th scope=col{' class=n' if head in numbers else ''}>{head}</th>" for head in heads)
+    heads = [
+        "Role",
+        "What it is",
+        "When cleared",
+        "Pieces",
+        *(["Bytes", "Share"] if after is None else ["Before", "After"]),
+    ]
+    kinds = {"What it is": " class=gloss", **dict.fromkeys(heads[3:], " class=n")}
+    cells = (f"<th scope=col{kinds.get(head, '')}>{head}</th>" for head in heads)
     pieces = Counter(entry.role for entry in before.entries)
     rows = [
         _total(role, before.size, pieces[role], old.get(role, 0), None if after is None else new.get(role, 0))

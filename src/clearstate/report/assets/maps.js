@@ -84,7 +84,8 @@ class Treemap {
     const leaf = (node, above, role, value, text) => {
       const made = tile(node, above, role, value, text);
       const lit = only === null || only === role;
-      made.itemStyle = { color: palette.roles[role], decal: stripes(role), opacity: lit ? 1 : 0.12 };
+      const fill = lit ? palette.roles[role] : palette.level;
+      made.itemStyle = { color: fill, borderColor: fill, borderWidth: 2, decal: lit ? stripes(role) : undefined };
       made.label = { color: lit ? palette.inks[role] : palette.faint, show: (value / total) * area > NAMED };
       return made;
     };
@@ -126,6 +127,7 @@ class Treemap {
   }
 
   draw() {
+    this.tip.hidden = true;
     if (!this.canvas.clientWidth) return;
     if (!this.chart) {
       this.chart = charts.init(this.canvas, null, { renderer: "canvas" });
@@ -173,7 +175,7 @@ class Treemap {
             emphasis: {
               itemStyle: { borderColor: palette.focus, borderWidth: 3 },
               label: { formatter: text },
-              upperLabel: { show: undefined, formatter: text },
+              upperLabel: { color: palette.card, formatter: text },
             },
           },
         ],

@@ -32,6 +32,15 @@ class Cleared:
         after: what the new one holds.
         path: the file written; ``None`` on a dry run.
         done: what was done besides dropping roles, in sentences.
+
+    >>> from clearstate.roles import Role
+    >>> from clearstate.inventory import Entry
+    >>> weight, output = (Entry(path, "", "torch.FloatTensor", role, 40, "declared")
+    ...     for path, role in (("weight", Role.PARAMETER), ("output", Role.TRANSIENT)))
+    >>> before = Inventory("a.t7", "Torch7 file", 80, (weight, output))
+    >>> after = Inventory("b.t7", "Torch7 file", 40, (weight,))
+    >>> Cleared(before, after, "b.t7").freed
+    40
     """
 
     before: Inventory

@@ -6,7 +6,17 @@ import os
 
 
 class ClearstateError(Exception):
-    """Anything clearstate refuses to do. Its text is one sentence for the person at the keyboard."""
+    """Anything clearstate refuses to do. Its text is one sentence for the person at the keyboard.
+
+    >>> import clearstate as cs
+    >>> try:
+    ...     cs.verify(cs.formats.t7.Table(), "missing.pt")
+    ... except (cs.ClearstateError, OSError) as error:
+    ...     type(error).__name__
+    'FileNotFoundError'
+    >>> issubclass(cs.FormatError, cs.ClearstateError)
+    True
+    """
 
 
 class ConversionError(ClearstateError):
@@ -19,7 +29,12 @@ class ConversionError(ClearstateError):
 
 
 class NothingLeft(ClearstateError):
-    """All that a file holds would go: it is what work left behind, and nothing else."""
+    """All that a file holds would go: it is what work left behind, and nothing else.
+
+    >>> raise NothingLeft("optimizer.pt is optimizer state and nothing else: nothing would be left of it")
+    Traceback (most recent call last):
+    clearstate.errors.NothingLeft: optimizer.pt is optimizer state and nothing else: nothing would be left of it
+    """
 
 
 class FormatError(ClearstateError, ValueError):

@@ -38,6 +38,10 @@ class Entry:
         dtype: element type of a tensor (``float32``).
         shape: sizes of a tensor.
         device: where a live tensor is (``cuda:0``).
+
+    >>> entry = Entry("bias", "", "torch.FloatTensor", Role.PARAMETER, 64, "declared", "float32", (16,))
+    >>> entry.role, entry.shape
+    (<Role.PARAMETER: 'parameter'>, (16,))
     """
 
     path: str
@@ -93,6 +97,14 @@ class Inventory:
         modules: the class of every module, by path.
         notes: what a person should know besides: classes nobody declared, and what was kept of them.
         graphs: the graphs of its nngraph nets.
+
+    >>> entry = Entry("weight", "", "torch.FloatTensor", Role.PARAMETER, 24, "declared", "float32", (2, 3))
+    >>> held = Inventory("net.t7", "Torch7 file", 24, (entry,))
+    >>> print(held)
+    net.t7: Torch7 file, 24 B
+      parameter        24 B  100.0%
+    >>> held.by_role(), [entry.path for entry in held.select("parameter")]
+    ({<Role.PARAMETER: 'parameter'>: 24}, ['weight'])
     """
 
     source: str

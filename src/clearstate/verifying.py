@@ -24,6 +24,9 @@ class Verdict:
     Attributes:
         differences: what differs in the model itself.
         left_behind: what differs in gradients, optimizer state, code: it is not the model.
+
+    >>> bool(Verdict((), ())), str(Verdict((), ()))
+    (True, 'same model')
     """
 
     differences: tuple[Difference, ...]

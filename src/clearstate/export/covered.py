@@ -67,6 +67,10 @@ def coverage(model: torch.nn.Module) -> Coverage:
 
     Returns:
         one row a layer, those inside containers included.
+
+    >>> import clearstate.nn as nn
+    >>> coverage(nn.Sequential().add(nn.Linear(3, 2)).add(nn.Tanh())).complete
+    True
     """
     rows: list[Row] = []
     _collect(model, "", rows, set())

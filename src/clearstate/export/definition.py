@@ -62,6 +62,14 @@ def write_definition(
     Raises:
         ConversionError: as in `to_stock`; nothing was written.
         ValueError: the path does not end in ``.py``.
+
+    >>> import tempfile
+    >>> import clearstate.nn as nn
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.py")
+    >>> write_definition(nn.Sequential().add(nn.Linear(3, 2)), path).complete
+    True
+    >>> sorted(os.listdir(os.path.dirname(path)))
+    ['net.py', 'net.safetensors']
     """
     weights = beside(path)
     exported = export(model, sample, tolerance=tolerance, weights=os.path.basename(weights))

@@ -49,6 +49,11 @@ def to_onnx(
     Raises:
         ConversionError: layers cannot be converted, or ONNX has no place for one, or the file's numbers differ.
         ClearstateError: onnx, onnxscript or onnxruntime is not installed.
+
+    >>> import clearstate.nn as nn
+    >>> to_onnx(nn.Sequential().add(nn.Linear(3, 2)).add(nn.Kmeans(2, 2)), "net.onnx")  # nothing is written
+    Traceback (most recent call last):
+    clearstate.errors.ConversionError: ... 1 (nn.Kmeans): there is no rule for this class
     """
     _needed()
     exported = export(model, sample, tolerance=tolerance)
@@ -136,7 +141,9 @@ def _compare(net: torch.nn.Module, exported: Exported, path: str, tolerance: flo
     try:
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     except Exception as error:
-        advice = "" if _is_float(net) else "; it has few for other types than float: net.float() (or --dtype float) first"
+        advice = (
+            "" if _is_float(net) else "; it has few for other types than float: net.float() (or --dtype float) first"
+        )
         raise ConversionError(f"onnxruntime does not run this net: {_why(error)}{advice}") from error
     with torch.no_grad():
         due = list(tensors(net(mapped(exported.sample, Tensor.clone))))

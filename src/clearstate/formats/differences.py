@@ -13,7 +13,11 @@ from .data import Array, Data
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs, where, and the role of it."""
+    """What differs, where, and the role of it.
+
+    >>> print(Difference("modules[1].weight", "1 of 6 elements differ, by at most 1", Role.PARAMETER))
+    modules[1].weight: 1 of 6 elements differ, by at most 1
+    """
 
     path: str
     what: str

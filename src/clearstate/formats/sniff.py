@@ -39,6 +39,9 @@ class Kind:
         description: what it is, to follow "this file is".
         advice: the next step, in a sentence or two.
         whole: whether nothing tells that it is cut off.
+
+    >>> sniff_bytes(b"%PDF-1.7")
+    Kind(name='pdf', description='a PDF document', advice="Give the model's own file.", whole=True)
     """
 
     name: str

@@ -20,7 +20,15 @@ Mark = tuple[int, int, tuple[int, ...]]
 
 
 class Baseline:
-    """The attributes of every module of a model at one time; `observe` makes one."""
+    """The attributes of every module of a model at one time; `observe` makes one.
+
+    >>> import clearstate as cs
+    >>> layer = torch.nn.Linear(2, 2)
+    >>> with cs.observe(layer) as baseline:
+    ...     pass
+    >>> isinstance(baseline, Baseline), baseline.knows(layer)
+    (True, True)
+    """
 
     def __init__(self) -> None:
         self._attributes: dict[int, dict[str, tuple[Any, tuple[Mark, ...]]]] = {}

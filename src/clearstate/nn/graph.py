@@ -220,7 +220,11 @@ def planned(steps: Sequence[Step]) -> list[Step]:
 
 
 class JustElement(Module, typename="nngraph.JustElement"):
-    """The only entry of a table. Follows nngraph's ``JustElement.lua``."""
+    """The only entry of a table. Follows nngraph's ``JustElement.lua``.
+
+    >>> JustElement()([torch.ones(2)])
+    tensor([1., 1.])
+    """
 
     def update_output(self, input: Any) -> Any:
         expect_table(input, 1)
@@ -228,7 +232,11 @@ class JustElement(Module, typename="nngraph.JustElement"):
 
 
 class JustTable(Module, typename="nngraph.JustTable"):
-    """A table of one entry: the input. Follows nngraph's ``JustTable.lua``."""
+    """A table of one entry: the input. Follows nngraph's ``JustTable.lua``.
+
+    >>> JustTable()(torch.ones(2))
+    [tensor([1., 1.])]
+    """
 
     def update_output(self, input: Any) -> list[Any]:
         return [input]

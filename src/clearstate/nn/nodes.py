@@ -25,6 +25,12 @@ class Node:
         splits: into how many parts the value is split.
         annotations: ``name``, ``description``, ``graph_attributes`` (of graphviz), and what a user adds.
         successors: nodes that take this one's value.
+
+    >>> import clearstate.nn as nn
+    >>> x = nn.Identity()()
+    >>> h = nn.Tanh()(x)
+    >>> type(h).__name__, h.parents == [x], nn.gModule([x], [h])(torch.zeros(2))
+    ('Node', True, tensor([0., 0.]))
     """
 
     def __init__(

@@ -32,7 +32,11 @@ Unknown = Literal["error", "keep"]
 
 
 class UnknownClass(ClearstateError):
-    """A file holds a module of a class that Python does not have."""
+    """A file holds a module of a class that Python does not have.
+
+    >>> print(UnknownClass("my.Gate"))
+    no Python class for my.Gate: define one (class Gate(nn.Module, typename="my.Gate")), or load with unknown="keep" ...
+    """
 
     def __init__(self, typename: str) -> None:
         super().__init__(

@@ -53,6 +53,13 @@ def save(value: Any, path: str | os.PathLike[str], *, layout: t7.Layout | None =
 
     Raises:
         TypeError: something in it has no Torch7 class; named by its place.
+
+    >>> import os, tempfile
+    >>> import clearstate.nn as nn
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.t7")
+    >>> nn.save(nn.Linear(3, 2), path)
+    >>> nn.load(path)
+    nn.Linear(3 -> 2)
     """
     graph = to_graph(value)
     t7.clear(graph, {Role.SLACK})  # a part of a net with flat parameters goes without the rest

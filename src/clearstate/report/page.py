@@ -63,6 +63,9 @@ def page(before: Inventory, after: Inventory | None = None) -> str:
     Args:
         before: what a model or file holds.
         after: what it holds once it is cleared: the two are drawn side by side.
+
+    >>> page(Inventory("<script>.t7", "Torch7 file", 0, ())).count("<script>.t7")
+    0
     """
     charts, script, style = asset("charts.js"), _script(), asset("style.css")
     scripts = " ".join(_hash(text) for text in (charts, script))

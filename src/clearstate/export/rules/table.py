@@ -9,6 +9,8 @@ A class of your own is added the same way::
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,7 +18,12 @@ import torch
 
 
 class Unmapped(Exception):
-    """This layer, as it is configured, cannot be converted; the text says why."""
+    """This layer, as it is configured, cannot be converted; the text says why.
+
+    >>> raise Unmapped("its input is a table")
+    Traceback (most recent call last):
+    clearstate.export.rules.table.Unmapped: its input is a table
+    """
 
 
 Function = Callable[[Any, Any, Any], Any]
@@ -42,7 +49,19 @@ RULES: dict[type, Rule] = {}
 def rule(
     *classes: type, becomes: str, container: bool = False, in_place: bool = True
 ) -> Callable[[Function], Function]:
-    """Adds a rule for these classes."""
+    """Adds a rule for these classes.
+
+    >>> import clearstate as cs, clearstate.nn as nn
+    >>> class Thrice(nn.Module, typename="my.Thrice"):
+    ...     def update_output(self, input):
+    ...         return 3 * input
+    >>> @rule(Thrice, becomes="3 * x")
+    ... def thrice(module, x, to):
+    ...     return to.code("3 * {0}", x)
+    >>> net = nn.Sequential().add(nn.Linear(2, 2)).add(Thrice())
+    >>> cs.to_stock(net)(torch.ones(1, 2)).shape
+    torch.Size([1, 2])
+    """
 
     def add(function: Function) -> Function:
         for cls in classes:
@@ -52,9 +71,22 @@ def rule(
     return add
 
 
+PACKS = f"{__name__.partition('.')[0]}.nn.packs."
+"""Where classes of other packages are."""
+
+
+def _import_rules(file: str) -> None:
+    """Imports the rules for a file of packs, if there are any."""
+    name = f"{__package__}.packs.{file}"
+    if importlib.util.find_spec(name) is not None:
+        importlib.import_module(name)
+
+
 def rule_of(module: torch.nn.Module) -> Rule | None:
     """The rule of a module: that of its class, or of a parent whose forward it has not changed."""
     for cls in type(module).__mro__:
+        if cls not in RULES and cls.__module__.startswith(PACKS):
+            _import_rules(cls.__module__.removeprefix(PACKS))
         if cls in RULES:
             mine, theirs = (
                 [getattr(c, name, None) for name in ("update_output", "forward", "draw")] for c in (type(module), cls)

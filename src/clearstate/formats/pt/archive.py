@@ -32,6 +32,14 @@ def open_zip(path: str) -> File:
         FormatError: it is no zip file that PyTorch wrote, or one that was changed: names twice, members that overlap
             or lie outside, a pickle that makes no sense.
         OSError: the file cannot be read.
+
+    >>> import os, tempfile
+    >>> import torch
+    >>> from clearstate.formats import pt
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.pt")
+    >>> torch.save({"model": {"weight": torch.ones(2)}, "rng_state": torch.zeros(8)}, path)
+    >>> pt.open_zip(path).root["model"]["weight"].numpy().tolist()
+    [1.0, 1.0]
     """
     source = Source.open(path)
     size = os.path.getsize(path)
@@ -145,6 +153,17 @@ def write_zip(file: File, handle: BinaryIO, *, folder: str = "archive") -> None:
         file: what to write: its root, and the records besides.
         handle: an open file, at its beginning.
         folder: the name of the archive's folder.
+
+    >>> import os, tempfile
+    >>> import torch
+    >>> from clearstate.formats import pt
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.pt")
+    >>> torch.save({"model": {"weight": torch.ones(2)}, "rng_state": torch.zeros(8)}, path)
+    >>> file = pt.open_zip(path)
+    >>> with open(f"{path}.new", "wb") as handle:
+    ...     pt.write_zip(file, handle)
+    >>> torch.load(f"{path}.new", weights_only=True)["model"]["weight"]
+    tensor([1., 1.])
     """
     from .zipping import write_members
 

@@ -29,6 +29,15 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
     Raises:
         NothingLeft: the file is an optimizer's or a scheduler's state alone.
         ClearstateError: what is asked for is not there, or cannot be.
+
+    >>> import os, tempfile
+    >>> import torch
+    >>> from clearstate.formats import pt
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.pt")
+    >>> torch.save({"model": {"weight": torch.ones(2)}, "rng_state": torch.zeros(8)}, path)
+    >>> file = pt.open_zip(path)
+    >>> pt.clear(file), list(file.root)
+    ([], ['model'])
     """
     going = survey(file.root, changes).going
     if role_by_structure(file.root) in changes.drop or (going and len(going) == _entries(file.root, going)):
@@ -72,7 +81,16 @@ def _check_patterns(going: list[Going], changes: Changes) -> None:
 
 
 def not_cleared(file: File, changes: Changes = DEFAULT) -> list[str]:
-    """Paths of what `clear` would still take away."""
+    """Paths of what `clear` would still take away.
+
+    >>> import os, tempfile
+    >>> import torch
+    >>> from clearstate.formats import pt
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.pt")
+    >>> torch.save({"model": {"weight": torch.ones(2)}, "rng_state": torch.zeros(8)}, path)
+    >>> not_cleared(pt.open_zip(path))
+    ['rng_state']
+    """
     return [entry.path for entry in survey(file.root, changes).going]
 
 

@@ -29,6 +29,15 @@ class File:
         records: what else a zip file holds, by name.
         metadata: the texts a safetensors file holds.
         sources: the source code of classes that a legacy file holds: a file's name and its text.
+
+    >>> import os, tempfile
+    >>> import torch
+    >>> from clearstate.formats import pt
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.pt")
+    >>> torch.save({"model": {"weight": torch.ones(2)}, "rng_state": torch.zeros(8)}, path)
+    >>> file = pt.open_zip(path)
+    >>> type(file).__name__, file.layout, list(file.root)
+    ('File', 'zip', ['model', 'rng_state'])
     """
 
     path: str

@@ -28,7 +28,16 @@ DANGEROUS = frozenset(
 
 
 def inspect_file(file: File) -> Inventory:
-    """What an opened checkpoint holds; the entries' bytes are bytes of the file."""
+    """What an opened checkpoint holds; the entries' bytes are bytes of the file.
+
+    >>> import os, tempfile
+    >>> import torch
+    >>> from clearstate.formats import pt
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.pt")
+    >>> torch.save({"model": {"weight": torch.ones(2)}, "rng_state": torch.zeros(8)}, path)
+    >>> sorted(map(str, inspect_file(pt.open_zip(path)).by_role()))
+    ['metadata', 'parameter', 'training']
+    """
     found = survey(file.root)
     entries = list(_entries(found))
     counted = sum(entry.bytes for entry in entries)

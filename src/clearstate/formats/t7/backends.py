@@ -45,6 +45,9 @@ class Way:
         note: says what a person should know of an object that can, or ``None``.
         change: edits the fields, before all of the above; gets the object's fields and `Views`.
         version: the class version that Torch7 writes for the new class.
+
+    >>> Way(make={"inplace": False}, drop="mode").make
+    {'inplace': False}
     """
 
     make: Plain = field(default_factory=dict)
@@ -64,7 +67,11 @@ class Step(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A module that cannot be expressed: where it is, its class, and why."""
+    """A module that cannot be expressed: where it is, its class, and why.
+
+    >>> print(Refused("modules[3]", "cudnn.LSTM", "nn has no such layer"))
+    modules[3] (cudnn.LSTM): nn has no such layer
+    """
 
     path: str
     typename: str
@@ -75,7 +82,11 @@ class Refused(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A module that is converted: where it is, its class before and after."""
+    """A module that is converted: where it is, its class before and after.
+
+    >>> convert(Object("cudnn.Tanh", Table()), "nn").changed
+    (Changed(path='', before='cudnn.Tanh', after='nn.Tanh'),)
+    """
 
     path: str
     before: str
@@ -87,6 +98,12 @@ class CannotConvert(ConversionError):
 
     Attributes:
         left: the modules.
+
+    >>> try:
+    ...     convert(Object("cudnn.LSTM", Table()), "nn")
+    ... except CannotConvert as error:
+    ...     [each.typename for each in error.left]
+    ['cudnn.LSTM']
     """
 
     def __init__(self, left: Sequence[Refused], what: str) -> None:
@@ -159,6 +176,10 @@ def one_way(source: str, target: str, way: Way | None = None, *, to: str | None 
         target: the other.
         way: what is to be done; nothing but another name unless given.
         to: the backend (or ``"cpu"``) that is asked for when the way is gone; the other class's own unless given.
+
+    >>> one_way("mine.Old", "nn.Tanh")
+    >>> [step.target for step in route("mine.Old", "nn")]
+    ['nn.Tanh']
     """
     _ways[source, to or backend_of(target)] = Step(target, way or Way())
 
@@ -182,7 +203,12 @@ def pair(one: str, other: str, there: Way | None = None, back: Way | None = None
 
 
 def without(names: str, reason: str) -> None:
-    """Declares classes that no class of nn means the same as, and why."""
+    """Declares classes that no class of nn means the same as, and why.
+
+    >>> without("mine.Fused", "it does the work of three layers")
+    >>> print(convert(Object("mine.Fused", Table()), "nn", partial=True).left[0])
+    the model itself (mine.Fused): it does the work of three layers
+    """
     _none.update(dict.fromkeys(names.split(), reason))
 
 
@@ -194,6 +220,8 @@ def reads(source: str, name: str, what: str, to: str) -> None:
         name: the field it holds the module in.
         what: what it reads.
         to: the backend.
+
+    >>> reads("mine.Unpooling", "pooling", "indices", to="cudnn")
     """
     _readers[source, to] = name, what
 
@@ -210,7 +238,11 @@ def backends() -> list[str]:
 
 
 def ways() -> Mapping[tuple[str, str], Step]:
-    """All declared ways, by class and the backend they lead to."""
+    """All declared ways, by class and the backend they lead to.
+
+    >>> ways()["cudnn.ReLU", "nn"].target
+    'nn.ReLU'
+    """
     _load()
     return MappingProxyType(_ways)
 

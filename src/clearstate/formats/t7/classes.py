@@ -61,7 +61,11 @@ Transient = dict[str, Fresh]
 
 
 def absent(names: str) -> Transient:
-    """These fields do not exist after construction; the first forward or backward makes them."""
+    """These fields do not exist after construction; the first forward or backward makes them.
+
+    >>> absent("seen")["seen"].left.value
+    'nothing: the field does not exist (nil)'
+    """
     return dict.fromkeys(names.split(), Fresh(Left.ABSENT))
 
 
@@ -69,32 +73,55 @@ def tensor(names: str, typename: str | None = None, number: float | None = None)
     """An empty tensor each: of the module's type, or of ``typename`` whatever that is (``torch.LongTensor()``).
 
     With ``number``, a tensor of this one element: C code that writes there does not resize it.
+
+    >>> tensor("indices", "torch.LongTensor")["indices"].left.value
+    'an empty tensor'
     """
     return dict.fromkeys(names.split(), Fresh(Left.TENSOR, typename, number))
 
 
 def table(names: str) -> Transient:
-    """An empty table each."""
+    """An empty table each.
+
+    >>> table("heads tails")["tails"].left.value
+    'an empty table'
+    """
     return dict.fromkeys(names.split(), Fresh(Left.TABLE))
 
 
 def tensors(names: str, count: int, number: float | None = None) -> Transient:
-    """A table of ``count`` empty tensors each; with ``number``, of tensors of this one element."""
+    """A table of ``count`` empty tensors each; with ``number``, of tensors of this one element.
+
+    >>> tensors("gradInput", 2)["gradInput"].detail
+    2
+    """
     return dict.fromkeys(names.split(), Fresh(Left.TENSORS, count, number))
 
 
 def value(names: str, what: float | str | bool) -> Transient:
-    """This plain value each."""
+    """This plain value each.
+
+    >>> value("steps", 0)["steps"].detail
+    0
+    """
     return dict.fromkeys(names.split(), Fresh(Left.VALUE, what))
 
 
 def zeros(names: str) -> Transient:
-    """A tensor of the size it has each, of zeros: work writes there without resizing it."""
+    """A tensor of the size it has each, of zeros: work writes there without resizing it.
+
+    >>> zeros("total")["total"].left.value
+    'a tensor of the size there is, of zeros'
+    """
     return dict.fromkeys(names.split(), Fresh(Left.ZEROS))
 
 
 def storage(names: str, count: int = 0, *, after: str | None = None) -> Transient:
-    """A ``torch.LongStorage`` of ``count`` zeros each; with ``after``, of one zero and what that field's has."""
+    """A ``torch.LongStorage`` of ``count`` zeros each; with ``after``, of one zero and what that field's has.
+
+    >>> storage("size", 2)["size"].detail
+    2
+    """
     return dict.fromkeys(names.split(), Fresh(Left.STORAGE, count if after is None else after))
 
 
@@ -105,30 +132,49 @@ def clones(
 
     The template is the element that the field ``template`` holds too; the first one where none is. Where the table
     that has the field does not meet ``when``, the clones are no clones, and stay.
+
+    >>> clones("modules", "module")["modules"].left.value
+    'a table of one element only: the template of clones'
     """
     return dict.fromkeys(names.split(), Fresh(Left.TEMPLATE, template, when=when))
 
 
 def holding(names: str, paths: str) -> Transient:
-    """A table of what these other fields of the module hold, each."""
+    """A table of what these other fields of the module hold, each.
+
+    >>> holding("gradInput", "criterion.gradInput")["gradInput"].left.value
+    'a table of what other fields hold'
+    """
     return dict.fromkeys(names.split(), Fresh(Left.HOLDING, tuple(paths.split())))
 
 
 def same(names: str, path: str) -> Transient:
-    """The very object that another field of the module holds, each."""
+    """The very object that another field of the module holds, each.
+
+    >>> same("output", "module.output")["output"].detail
+    'module.output'
+    """
     return dict.fromkeys(names.split(), Fresh(Left.SAME, path))
 
 
 def where(
     condition: Callable[[Mapping[Any, Any]], bool], transient: Transient, otherwise: Transient | None = None
 ) -> Transient:
-    """These fields where the table that has them meets a condition, elsewhere those, or none."""
+    """These fields where the table that has them meets a condition, elsewhere those, or none.
+
+    >>> where(lambda fields: fields.get("inplace"), absent("mask"), tensor("mask"))["mask"].otherwise.left.value
+    'an empty tensor'
+    """
     other = otherwise or {}
     return {name: fresh._replace(when=condition, otherwise=other.get(name)) for name, fresh in transient.items()}
 
 
 def emptied(names: str) -> Transient:
-    """What is there, emptied: for classes whose constructor nobody has described."""
+    """What is there, emptied: for classes whose constructor nobody has described.
+
+    >>> emptied("scores mask")["mask"].left.value
+    'what is there, emptied: a tensor without elements, a table without entries, else nothing'
+    """
     return dict.fromkeys(names.split(), Fresh(Left.EMPTIED))
 
 
@@ -138,6 +184,10 @@ class ClassEntry:
 
     A field may be a path into a table field: ``data.input``. Fields that are not named hold metadata,
     child modules (which have entries of their own), or tensors of unknown role.
+
+    >>> entry = lookup("nn.Linear")
+    >>> entry.name, entry.parent, str(entry.roles["gradWeight"])
+    ('nn.Linear', 'nn.Module', 'gradient')
     """
 
     name: str
@@ -269,7 +319,11 @@ def is_a(name: str, ancestor: str) -> bool:
 
 
 def names() -> Iterable[str]:
-    """All declared classes, sorted."""
+    """All declared classes, sorted.
+
+    >>> {"nn.Linear", "cudnn.ReLU", "nn.LSTM"} <= set(names())
+    True
+    """
     _load()
     return sorted(_own)
 

@@ -45,7 +45,15 @@ def clear(root: Value, drop: Collection[Role] = DROPPED_BY_DEFAULT) -> Value:
 
 
 def not_cleared(root: Value, drop: Collection[Role] = DROPPED_BY_DEFAULT) -> list[str]:
-    """Paths that `clear` would still change: empty for a cleared graph."""
+    """Paths that `clear` would still change: empty for a cleared graph.
+
+    >>> from clearstate.formats import t7
+    >>> net = t7.Object("nn.Identity", t7.Table(output=t7.Tensor.of([1.0])))
+    >>> not_cleared(net)
+    ['output']
+    >>> not_cleared(clear(net))
+    []
+    """
     return [str(place.path) for place in survey(root).places if place.role in drop and not _is_fresh(place)]
 
 

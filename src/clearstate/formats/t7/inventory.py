@@ -45,7 +45,15 @@ def inspect(root: Value, source: str = "", kind: str = "Torch7 objects", size: i
 
 
 def inspect_file(file: File) -> Inventory:
-    """What an opened file holds; the entries' bytes are bytes of the file."""
+    """What an opened file holds; the entries' bytes are bytes of the file.
+
+    >>> import os, tempfile
+    >>> from clearstate.formats import t7
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.t7")
+    >>> t7.save(t7.Object("nn.Identity", t7.Table(output=Tensor.of([1.0, 2.0]))), path)
+    >>> sorted(map(str, inspect_file(t7.open_file(path)).by_role()))
+    ['metadata', 'transient']
+    """
     return inspect(file.root, file.path or "", f"Torch7 file, {file.layout}", file.size)
 
 

@@ -217,6 +217,9 @@ class Function:
     """A Lua function: its bytecode and upvalues, kept as they came; never run, never parsed.
 
     ``kind`` is the type number it had in the file: 6 (oldest, not shared), 7 or 8.
+
+    >>> Function(b"\\x1bLJ", Table())
+    Function(3 bytes)
     """
 
     __slots__ = ("bytecode", "kind", "upvalues")
@@ -306,7 +309,11 @@ def has_header(typename: str, version: int | None) -> bool:
 
 
 def references(value: Value) -> Iterator[Value]:
-    """The values that ``value`` points to directly, keys included, in file order."""
+    """The values that ``value`` points to directly, keys included, in file order.
+
+    >>> list(references(Table(epoch=3)))
+    ['epoch', 3]
+    """
     kind = type(value)
     if kind is Table:
         for key, item in value.items():

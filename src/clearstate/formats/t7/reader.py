@@ -46,7 +46,16 @@ _VERSION = re.compile(rb"V (0|[1-9][0-9]*)")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """An opened Torch7 file: its root value, its layout, and its size in bytes."""
+    """An opened Torch7 file: its root value, its layout, and its size in bytes.
+
+    >>> import tempfile
+    >>> from clearstate.formats import t7
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.t7")
+    >>> t7.save(t7.Table(epoch=3), path)
+    >>> file = t7.open_file(path)
+    >>> type(file).__name__, file.size == os.path.getsize(path)
+    ('File', True)
+    """
 
     root: Value
     layout: Layout
@@ -76,7 +85,15 @@ def load(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None = None
 
 
 def open_file(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None = None) -> File:
-    """Like `load`, with the file's layout beside the root: what `save` needs to write it back unchanged."""
+    """Like `load`, with the file's layout beside the root: what `save` needs to write it back unchanged.
+
+    >>> import tempfile
+    >>> from clearstate.formats import t7
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.t7")
+    >>> t7.save(t7.Table(epoch=3), path, t7.Layout("ascii"))
+    >>> t7.open_file(path).layout.mode
+    'ascii'
+    """
     name = os.fspath(path)
     source = Source.open(name)
     try:

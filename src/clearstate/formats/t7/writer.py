@@ -63,7 +63,14 @@ def dumps(root: Value, layout: Layout = DEFAULT) -> bytes:
 
 
 def write(root: Value, handle: BinaryIO, layout: Layout = DEFAULT) -> None:
-    """Writes a value to an open binary file; see `save`."""
+    """Writes a value to an open binary file; see `save`.
+
+    >>> import io
+    >>> handle = io.BytesIO()
+    >>> write(1.0, handle)
+    >>> handle.getvalue().hex()
+    '01000000000000000000f03f'
+    """
     encoder = _AsciiEncoder(handle) if layout.mode == "ascii" else _BinaryEncoder(handle, layout)
     with uncollected():
         _Writer(encoder, layout).write(root)

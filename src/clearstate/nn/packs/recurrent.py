@@ -33,6 +33,13 @@ class AbstractRecurrent(Referring, Container):
     """A module with a state: ``advance(input, state)`` gives an output and the state of the next step.
 
     Follows rnn's ``AbstractRecurrent.lua``.
+
+    >>> class Sum(AbstractRecurrent):
+    ...     def advance(self, input, state=None):
+    ...         total = input if state is None else input + state
+    ...         return total, total
+    >>> Sum().advance(torch.ones(1), torch.ones(1))[0]
+    tensor([2.])
     """
 
     fields = plain("rho")

@@ -27,7 +27,14 @@ WHEN = {"neither": (), "train": (True,), "eval": (False,), "both": (True, False)
 
 
 class AbstractSequencer(Referring, Container):
-    """Runs over sequences, and can go on from one to the next. Follows rnn's ``AbstractSequencer.lua``."""
+    """Runs over sequences, and can go on from one to the next. Follows rnn's ``AbstractSequencer.lua``.
+
+    >>> import clearstate.nn as nn
+    >>> import clearstate.nn.packs.rnn as rnn
+    >>> net = rnn.Sequencer(nn.Linear(2, 3))
+    >>> isinstance(net, AbstractSequencer), net(torch.ones(5, 1, 2)).shape
+    (True, torch.Size([5, 1, 3]))
+    """
 
     fields = plain("", _remember="remembers")
     transient = ("carried",)

@@ -150,6 +150,48 @@ def fsdp2_with_a_baseline(folder: Path) -> None:
     assert torch.equal(step(model), expected)
 
 
+def cleared_in_the_middle_of_backward(folder: Path) -> None:
+    """A stand-in taken while gradients flow has nothing of the work and can be saved; the step ends as without it."""
+    model, plain = sharded(), sharded()
+    expected = step(plain)
+    objects = dict(model.named_parameters())
+    taken: list[Any] = []
+
+    def middle(grad: Tensor) -> None:
+        with no_collective(), cs.cleared(model) as light:
+            assert all(layer.is_bare() for layer in light)
+            assert not any(layer.is_bare() for layer in model)
+            taken.append({name: local(value).detach().clone() for name, value in light.state_dict().items()})
+
+    torch.manual_seed(dist.get_rank())
+    before = bits(model)
+    output = model(torch.randn(3, 6))
+    model[0].seen.register_hook(middle)
+    output.sum().backward()
+    assert len(taken) == 1
+    assert taken[0].keys() == before.keys()
+    assert all(torch.equal(value, before[name]) for name, value in taken[0].items())
+    assert torch.equal(output.detach(), expected)
+    assert all(parameter is objects[name] for name, parameter in model.named_parameters())
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(local(ours.grad), local(theirs.grad))
+
+
+def a_sample(folder: Path) -> None:
+    """With a sample on every rank, tables made without a graph are proved unneeded, and training goes on."""
+    for wrapped in (sharded(), DistributedDataParallel(net())):
+        layers: Any = list(cs.unwrap(wrapped).children())
+        expected = step(wrapped)
+        before = bits(wrapped)
+        for layer in layers:
+            layer.seen = torch.ones(3)
+        x = torch.randn(3, 6)
+        cs.clear_state(wrapped, sample=x)
+        assert all(layer.is_bare() for layer in layers)
+        assert all(torch.equal(value, before[name]) for name, value in bits(wrapped).items())
+        assert torch.equal(step(wrapped), expected)
+
+
 def dtensor(folder: Path) -> None:
     """Attributes that are ``DTensor`` themselves: by the same evidence, and counted as this rank has them."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
@@ -259,6 +301,8 @@ CHECKS: dict[str, Callable[[Path], None]] = {
         fsdp2,
         compiled_fsdp2,
         fsdp2_with_a_baseline,
+        cleared_in_the_middle_of_backward,
+        a_sample,
         dtensor,
         one_rank_alone,
         every_rank_the_same,

@@ -24,7 +24,8 @@ class Copies:
     (False, True)
     """
 
-    def __init__(self, walk: Walk) -> None:
+    def __init__(self, walk: Walk, gathered: dict[int, Any] | None = None) -> None:
+        self.gathered: dict[int, Any] = {} if gathered is None else gathered
         parameters = [p for _, module in walk for p in (module.__dict__.get("_parameters") or {}).values()]
         self._kept = {storage_key(p) for p in parameters if p is not None}
         self._storages: dict[int, torch.UntypedStorage] = {}

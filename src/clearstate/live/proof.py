@@ -94,6 +94,7 @@ class _Mode:
     def __init__(self, model: torch.nn.Module, sample: Any, *, training: bool) -> None:
         self.model, self.sample, self.training = model, sample, training
         self.walk = list(modules(model))
+        self.gathered: dict[int, Any] = {}
 
     def search(self, expected: Any, places: Sequence[Place]) -> list[Place]:
         """Those of the places without which runs give what is expected."""
@@ -110,7 +111,7 @@ class _Mode:
     def run(self, without: Sequence[Place]) -> Any:
         """What two runs give, one after the other: outputs, gradients, and what they leave in buffers."""
         with torch.inference_mode(False):
-            other, made = shadow(self.model, copies=Copies(self.walk))
+            other, made = shadow(self.model, copies=Copies(self.walk, self.gathered))
         for number, name in without:
             module = made[number]
             restore(Attribute("", module, name, module.__dict__[name]), None, [])

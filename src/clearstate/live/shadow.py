@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
+from .sharded import unsharded
+
 if TYPE_CHECKING:
     from .copies import Copies
 
@@ -55,6 +57,7 @@ def shadow(model: M, *, copies: Copies | None = None) -> tuple[M, dict[int, torc
         for name, value in list(new.__dict__.items()):
             if name not in TABLES and name != "_modules":
                 new.__dict__[name] = _shadow_value(value, made, memo, copies)
+    unsharded(model, made, None if copies is None else copies.gathered)
     return made[id(model)], made
 
 

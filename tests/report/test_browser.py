@@ -151,7 +151,7 @@ def test_a_role_that_is_chosen_is_all_the_table_lists(digits: Page) -> None:
 
 
 def test_the_table_is_walked_by_keys_and_shows_its_pieces_in_the_map(digits: Page) -> None:
-    digits.run("document.getElementById('scroller').focus()")
+    digits.run("document.getElementById('table').focus()")
     digits.press(Keys.END)
     assert digits.texts("#table tr.active td:first-child") == [digits.rows()[-1][0]]
     digits.press(Keys.HOME, Keys.ARROW_DOWN, Keys.ENTER)

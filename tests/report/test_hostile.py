@@ -77,6 +77,17 @@ def test_a_page_of_names_that_are_no_text_can_be_written_at_all() -> None:
     page_of(hostile_model()).encode()
 
 
+def test_a_name_of_a_million_dots_does_not_keep_anybody_waiting(opened: Callable[..., Page]) -> None:
+    name = "a." * 500_000 + "w"
+    entries = [Entry(name, "", "torch.FloatTensor", Role.PARAMETER, 4, "none", "float32", (1,))] * 20
+    page = opened(Inventory("x", "a file", 80, tuple(entries), {"": "Net", "a": "Net", "a.a": "Net"}))
+    assert len(page.rows()) == 20
+    assert len(page.rows()[0][0]) == 2000
+    page.press("/")
+    page.search("parameter")
+    page.soon(lambda: page.count() == "20 pieces, 80 B")
+
+
 def test_hostile_names_run_nothing_in_a_browser_wherever_they_are_shown(opened: Callable[..., Page]) -> None:
     page = opened(hostile_model(), hostile_model())
     page.run("window.alert = () => { window.hacked = true; }")

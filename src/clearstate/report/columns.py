@@ -11,6 +11,9 @@ from typing import Any
 from ..inventory import Entry, Graph, Inventory
 from ..roles import DROPPED_BY_DEFAULT, GLOSS, Role
 
+LEVELS = 1000
+"""How far out a module is looked for: names in files may be any number of dots."""
+
 ROLES = {role: i for i, role in enumerate(Role)}
 
 
@@ -65,21 +68,23 @@ def above(path: str) -> str:
 
 
 class _Homes(dict[str, int]):
-    """The number of the innermost module at or around a path, or -1; found once for each path."""
+    """The number of the innermost module at or around a path, or -1."""
 
     def __init__(self, modules: dict[str, str]) -> None:
         super().__init__((path, i) for i, path in enumerate(modules))
         self.setdefault("", -1)
+        self._longest = max(map(len, self))
 
     def __missing__(self, path: str) -> int:
-        passed = []
-        at = path
-        while at not in self:
-            passed.append(at)
-            at = above(at)
-        home = self[at]
-        self.update(dict.fromkeys(passed, home))
-        return home
+        at = above(path)
+        if at not in self:
+            inner = at if len(at) <= self._longest else above(at[: self._longest + 1])
+            for _ in range(LEVELS):
+                if inner in self:
+                    break
+                inner = above(inner)
+            self[at] = self.get(inner, -1)
+        return self[at]
 
 
 def _pairs(before: Inventory, after: Inventory | None) -> Iterator[tuple[Entry, int | None, int | None]]:

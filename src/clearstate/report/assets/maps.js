@@ -137,7 +137,7 @@ class Treemap {
     } else {
       this.chart.resize();
     }
-    const text = (event) => this.tiles[event.data?.tile]?.text ?? "";
+    const text = (event) => (this.tiles[event.data?.tile]?.text ?? "").slice(0, 80);
     this.chart.setOption(
       {
         animation: !still.matches,

@@ -31,7 +31,11 @@ function zoomed() {
 
 function choose(role) {
   only = only === role ? null : role;
-  for (const row of totals) row.setAttribute("aria-selected", String(roles[only]?.[0] === row.dataset.role));
+  for (const row of totals) {
+    const on = roles[only]?.[0] === row.dataset.role;
+    row.classList.toggle("on", on);
+    row.querySelector("button").setAttribute("aria-pressed", String(on));
+  }
   document.getElementById("totals").classList.toggle("chosen", only !== null);
   maps.forEach((map) => map.draw());
   scroller.scrollTop = 0;
@@ -78,7 +82,7 @@ function startTotals() {
     button.append(...name.childNodes);
     button.title = `Show only what is ${roles[role][0]}`;
     name.append(button);
-    row.setAttribute("aria-selected", "false");
+    button.setAttribute("aria-pressed", "false");
     row.addEventListener("click", () => choose(role));
   }
 }

@@ -3,9 +3,11 @@
 const ROW = 30; // pixels, as in the style sheet
 const SPARE = 8; // rows made above and below those in sight
 const PRINTED = 400; // rows on paper
+const LONGEST = 2000; // characters of a cell
 const TALLEST = 8e6; // pixels that every browser scrolls
 
 const scroller = document.getElementById("scroller");
+const table = document.getElementById("table");
 const tableHead = document.querySelector("#table thead");
 const tableBody = document.querySelector("#table tbody");
 const search = document.getElementById("search");
@@ -63,7 +65,7 @@ function list() {
   const all = shown.length === count ? "" : ` of ${count.toLocaleString("en")}`;
   const bytes = shown.reduce((sum, i) => sum + bytesOf[0][i], 0);
   counted.textContent = `${shown.length.toLocaleString("en")}${all} pieces, ${sizeText(bytes)}`;
-  document.getElementById("table").setAttribute("aria-rowcount", shown.length + 1);
+  table.setAttribute("aria-rowcount", shown.length + 1);
   rows();
 }
 
@@ -111,8 +113,8 @@ function rows(printing = false) {
   }
   tableBody.replaceChildren(...made);
   more.textContent = printing && shown.length > PRINTED ? `and ${(shown.length - PRINTED).toLocaleString("en")} more` : "";
-  if (active >= from && active < last) scroller.setAttribute("aria-activedescendant", `row${active}`);
-  else scroller.removeAttribute("aria-activedescendant");
+  if (active >= from && active < last) table.setAttribute("aria-activedescendant", `row${active}`);
+  else table.removeAttribute("aria-activedescendant");
 }
 
 function spacer(height) {
@@ -132,7 +134,7 @@ function rowOf(at) {
   if (at === active) row.className = "active";
   for (const column of COLUMNS) {
     const cell = document.createElement("td");
-    const text = column.text(i);
+    const text = column.text(i).slice(0, LONGEST);
     if (column.number) cell.className = "n";
     if (column.name === "Role") {
       const swatch = document.createElement("i");
@@ -140,9 +142,10 @@ function rowOf(at) {
       cell.append(swatch);
     }
     cell.append(text);
-    cell.title = column.number ? `${text}` : text;
+    cell.title = text;
     row.append(cell);
   }
+  row.setAttribute("aria-selected", String(at === active));
   return row;
 }
 
@@ -184,8 +187,8 @@ function startTable() {
     const row = event.target.closest("tr[data-at]");
     if (row) showInMap(Number(row.dataset.at));
   });
-  scroller.addEventListener("keydown", (event) => {
-    if (event.target !== scroller) return;
+  table.addEventListener("keydown", (event) => {
+    if (event.target !== table) return;
     const page = Math.max(1, Math.floor(scroller.clientHeight / ROW) - 2);
     const moves = {
       ArrowDown: () => activate(active + 1),

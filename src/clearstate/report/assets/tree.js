@@ -26,9 +26,20 @@ const percent = (part, whole) => `${((100 * part) / Math.max(whole, 1)).toFixed(
 // A class as people call it: its name without the package that nearly all of them are in.
 const shortType = (name) => name.replace(/^(torch\.nn\.modules\.\w+|nn)\./, "");
 
-// The steps of a path: `a.b[1]['c.d']` is a, b, [1], ['c.d'].
+// The steps of a path: `a.b[1]['c.d']` is a, b, [1], ['c.d']. However many there are, the last has all that is left.
+const DEEPEST = 60;
+const STEP = /\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]]*)\]?|[^.[]+/g;
+
 function steps(text) {
-  return text.match(/\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]]*)\]?|[^.[]+/g) || [];
+  const found = [];
+  for (const match of text.matchAll(STEP)) {
+    if (found.length === DEEPEST) {
+      found.push(text.slice(match.index));
+      break;
+    }
+    found.push(match[0]);
+  }
+  return found;
 }
 
 class Node {

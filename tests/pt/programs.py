@@ -23,7 +23,7 @@ Loading = Callable[[Any], torch.nn.Module]
 
 
 class Net(torch.nn.Module):
-    """A net with a tie, running statistics, and a buffer that is part of a larger storage."""
+    """A net with a tie, running statistics, a buffer that is part of a larger storage, and one that is not saved."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,6 +32,7 @@ class Net(torch.nn.Module):
         self.tied = torch.nn.Linear(3, 4)
         self.tied.weight = self.first.weight
         self.register_buffer("anchors", torch.arange(60.0)[8:12])
+        self.register_buffer("cached", torch.zeros(2), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         shifted: torch.Tensor = self.norm(self.first(x)) + self.tied(x) + self.anchors

@@ -36,7 +36,7 @@ def wanted(name: str, t: Training) -> dict[str, torch.Tensor]:
         return t.net.state_dict()
     averaged = t.ema.module.state_dict()
     if name == "latent diffusion":  # LitEma averages parameters only
-        return {**averaged, **dict(t.net.named_buffers())}
+        return {**averaged, **{name: t.net.state_dict()[name] for name, _ in t.net.named_buffers() if name != "cached"}}
     if name == "Ultralytics":
         return {key: value.half() if value.is_floating_point() else value for key, value in averaged.items()}
     return averaged

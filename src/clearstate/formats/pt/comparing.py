@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,33 @@ from ..coverage import cover
 from ..differences import Difference, numbers_differ, same_numbers
 from .file import File
 from .models import state_dict
-from .objects import ABSENT, NUMPY, Global, Ordered, Storage, Stub, Tensor, Value, is_in_order, view_of
+from .objects import (
+    ABSENT,
+    LEAVES,
+    NUMPY,
+    Global,
+    Ordered,
+    Storage,
+    Stub,
+    Tensor,
+    Value,
+    bytes_in,
+    is_in_order,
+    view_of,
+    walk,
+)
 from .survey import survey
+
+SETS: dict[str, type] = {
+    "__builtin__.set": set,
+    "builtins.set": set,
+    "__builtin__.frozenset": frozenset,
+    "builtins.frozenset": frozenset,
+}
+"""What old pickles call to make a set."""
+
+PLAIN = LEAVES | {Global, tuple, frozenset}
+"""Types of keys that are what they say, if all in them is."""
 
 
 def compare(a: File, b: File, ignoring: Collection[Role] = ()) -> list[Difference]:
@@ -22,6 +47,16 @@ def compare(a: File, b: File, ignoring: Collection[Role] = ()) -> list[Differenc
 
     Entries of the roles in ``ignoring`` are not compared. Where one holds nothing but tensors (safetensors), or one
     alone is in shards, the tensors of the model's state dict are compared by name.
+
+    >>> import os, tempfile
+    >>> import torch
+    >>> from clearstate.formats import pt
+    >>> path = os.path.join(tempfile.mkdtemp(), "net.pt")
+    >>> torch.save({"model": {"weight": torch.ones(2)}, "rng_state": torch.zeros(8)}, path)
+    >>> a, b = pt.open_zip(path), pt.open_zip(path)
+    >>> _ = b.root["model"].pop("weight")
+    >>> [difference.path for difference in compare(a, b)]
+    ['model.weight']
     """
     if a.flat or b.flat or (a.layout == "sharded") is not (b.layout == "sharded"):
         return _Comparison({}, ignoring).run(_named(a), _named(b), flat=True)
@@ -57,6 +92,8 @@ class _Comparison:
 
     def pair(self, path: str, x: Value, y: Value, role: Role) -> Iterator[tuple[str, Value, Value, Role]]:
         if _kind(x) is not _kind(y):
+            x, y = _undone(x), _undone(y)  # what is one thing in a new pickle, and a call in an old one
+        if _kind(x) is not _kind(y):
             self.differ(path, f"{_describe(x)} in one, {_describe(y)} in the other", role)
             return
         if not isinstance(x, dict | list | tuple | set | frozenset | Stub | Tensor | Storage):
@@ -76,8 +113,12 @@ class _Comparison:
         elif isinstance(x, dict):
             yield from self.entries(path, x, y, role)
         elif isinstance(x, set | frozenset):
-            if x != y:
+            plain, rest = zip(*(_by_value(members) for members in (x, y)), strict=True)
+            if plain[0].keys() != plain[1].keys() or len(rest[0]) != len(rest[1]):
                 self.differ(path, "other members in one than in the other", role)
+            else:
+                for one, other in zip(*rest, strict=True):
+                    yield f"{path}[...]", one, other, role
         elif isinstance(x, Stub):
             yield from self.stubs(path, x, y, role)
         elif len(x) != len(y):
@@ -89,19 +130,25 @@ class _Comparison:
     def entries(
         self, path: str, x: dict[Any, Any], y: dict[Any, Any], role: Role
     ) -> Iterator[tuple[str, Value, Value, Role]]:
-        left, right = (
-            {k: v for k, v in table.items() if self.roles.get((id(table), k)) not in self.ignoring} for table in (x, y)
-        )
-        for key, item in left.items():
+        left, right = ([k for k in table if self.roles.get((id(table), k)) not in self.ignoring] for table in (x, y))
+        (ours, our_objects), (theirs, their_objects) = _by_value(left), _by_value(right)
+        for key in ours:
             below = self.roles.get((id(x), key), role)
             name = _name(path, key)
-            if key in right:
-                yield name, item, right[key], below
+            if key in theirs:
+                yield name, x[key], y[theirs[key]], below
             else:
                 self.differ(name, "missing in the second", below)
-        for key in right:
-            if key not in left:
+        for key in theirs:
+            if key not in ours:
                 self.differ(_name(path, key), "missing in the first", self.roles.get((id(y), key), role))
+        if len(our_objects) != len(their_objects):
+            counts = f"{len(our_objects)} objects as keys in one, {len(their_objects)} in the other"
+            self.differ(path, counts, role)
+        for one, other in zip(our_objects, their_objects, strict=False):  # they are what they hold: compared in order
+            below = self.roles.get((id(x), one), role)
+            yield f"{path}.<key>", one, other, below
+            yield _name(path, one), x[one], y[other], below
         if isinstance(x, Ordered) and isinstance(y, Ordered):
             yield f"{path}.<state>", x.state, y.state, role
 
@@ -168,6 +215,44 @@ def _sharing(tensors: list[Tensor]) -> dict[int, Any]:
                 together = tuple(members[k] for k in sorted(group.moved))
                 found.update({members[k]: (together, offset) for k, (offset, _) in group.moved.items()})
     return found
+
+
+def _by_value(keys: Iterable[Value]) -> tuple[dict[Value, Value], list[Value]]:
+    """The keys that are what they say, each as the key of itself; and those that are objects, or hold some."""
+    plain, objects = {}, []
+    for key in keys:
+        if type(key) is str or (all(type(part) in PLAIN for part in walk(key)) and key == key):
+            plain[key] = key
+        else:
+            objects.append(key)
+    return plain, objects
+
+
+def _undone(value: Value) -> Value:
+    """The set, or the bytes, that a stub makes; else the value itself."""
+    if not isinstance(value, Stub):
+        return value
+    made = SETS.get(str(value.function))
+    if made is not None and isinstance(value.args, tuple) and len(value.args) == 1:
+        members = value.args[0]
+        return made(members) if isinstance(members, list) and not any(map(_unhashable, members)) else value
+    if str(value.function) in ("__builtin__.bytearray", "builtins.bytearray") and isinstance(value.args, tuple):
+        encoded = Stub("reduce", Global("_codecs", "encode"), value.args) if len(value.args) == 2 else None
+        raw = b"" if not value.args else bytes_in(encoded or value.args[0])
+        return value if raw is None else bytearray(raw)
+    raw = bytes_in(value)
+    return value if raw is None else raw
+
+
+def _unhashable(value: Value) -> bool:
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict | list | set):
+            return True
+        if isinstance(part, tuple):
+            parts.extend(part)
+    return False
 
 
 def _kind(value: Value) -> type:

@@ -6,10 +6,11 @@ A whole module that was pickled has the names that its state dict would have, re
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from .layouts import MODELS, is_copy, is_module, is_state_dict, role_by_structure, tensor_in
-from .objects import Tensor, Value
+from .objects import Stub, Tensor, Value
 
 DEEPEST = 2000
 """Letters of a name beyond which nothing is named: a module that holds itself has such names without end."""
@@ -65,14 +66,23 @@ def places(model: Value) -> dict[str, Place]:
         if place is not None and (inside is None or tensor_in(value) is not None):
             found[name] = place
         elif inside is not None and len(name) < DEEPEST:
+            left_out = _not_saved(value)
             below = [
                 (f"{name}.{key}" if name else key, table[key], Place(table, key))
                 for table in inside
                 for key in table
-                if isinstance(key, str)
+                if isinstance(key, str) and key not in left_out
             ]
             stack.extend(reversed(below))
     return found
+
+
+def _not_saved(module: Value) -> Collection[Value]:
+    """The names of buffers that a module's state dict leaves out."""
+    names = module.attribute("_non_persistent_buffers_set", ()) if is_module(module) else ()
+    if isinstance(names, Stub) and isinstance(names.args, tuple) and names.args:
+        names = names.args[0]
+    return [name for name in names if isinstance(name, str)] if isinstance(names, set | list | frozenset) else ()
 
 
 def _inside(value: Value) -> list[dict[Any, Any]] | None:

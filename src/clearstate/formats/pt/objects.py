@@ -301,6 +301,8 @@ def bytes_in(value: Value) -> bytes | None:
     >>> bytes_in(Stub("reduce", Global("_codecs", "encode"), ("ab", "latin1")))
     b'ab'
     """
+    if isinstance(value, Stub) and value.args == () and str(value.function) in ("__builtin__.bytes", "builtins.bytes"):
+        return b""
     if isinstance(value, Stub) and value.function == Global("_codecs", "encode") and len(value.args) == 2:
         text, code = value.args
         if not isinstance(text, str) or code != "latin1":

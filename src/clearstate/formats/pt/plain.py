@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ...errors import ClearstateError
 from ..data import Held
+from .file import tensor_made
+from .inventory import is_dangerous
 from .layouts import is_module, tensor_in
 from .models import places
 from .objects import (
@@ -33,6 +35,7 @@ from .objects import (
     children,
     walk,
 )
+from .survey import survey
 from .weights_only import READ
 
 SUBCLASS = Global("torch._tensor", "_rebuild_from_type_v2")
@@ -40,6 +43,9 @@ SUBCLASS = Global("torch._tensor", "_rebuild_from_type_v2")
 
 LONGEST = 1_000_000
 """Elements of a range or an array of objects that are written one by one."""
+
+LARGEST = 8 * 255
+"""Bits of a whole number, its sign among them, that are too many for PyTorch's reader."""
 
 _CODE = re.compile(r"[<>|=]?(?:[biufc](?:1|2|4|8|16)|[SU][0-9]{1,9}|b1|O8?)")
 
@@ -63,12 +69,28 @@ def make_plain(root: Value) -> tuple[Value, list[str]]:
     ({'args': {'lr': 0.1}}, ['argparse.Namespace'])
     """
     work = _Work()
-    value = work.run(root)
+    work.find(root)
+    if work.wrong or work.unfit:
+        raise _refusal([*(f"{name} ({path})" for path, name in _places(root, work.wrong)), *sorted(work.unfit)])
+    value = work.put(root)
     unread = sorted({str(name) for name in _named(value)} - READ)
-    if work.wrong or unread:
-        names = ", ".join([*sorted(work.wrong), *unread][:5])
-        raise ClearstateError(f"no plain value stands for {names}: drop it by its path, or leave out --plain")
+    if work.unfit or unread:
+        raise _refusal([*sorted(work.unfit), *unread])
     return value, sorted(work.replaced)
+
+
+def _refusal(names: Iterable[str]) -> ClearstateError:
+    told = list(names)
+    more = f" and {len(told) - 5} more" if len(told) > 5 else ""
+    what = f"no plain value stands for {', '.join(told[:5])}{more}"
+    return ClearstateError(f"{what}: --drop PATH leaves such a thing out, or leave out --plain")
+
+
+def _places(root: Value, wrong: dict[int, str]) -> Iterator[tuple[str, str]]:
+    """Where the objects are, each with its class."""
+    pieces = {id(piece.value): piece.path for piece in survey(root).pieces}
+    for number, name in wrong.items():
+        yield pieces.get(number) or "at its root", name
 
 
 def _named(root: Value) -> Iterator[Global]:
@@ -87,16 +109,19 @@ class _Work:
         self.made: dict[int, Value] = {}
         self.alive: list[Value] = []
         self.replaced: set[str] = set()
-        self.wrong: set[str] = set()
+        self.wrong: dict[int, str] = {}
+        self.unfit: set[str] = set()
+        self.holders: list[Value] = []
         self.tuples: dict[int, Value] = {}
 
-    def run(self, root: Value) -> Value:
-        """Finds what stands for each object, then puts it into all that held one."""
-        holders: list[Value] = []
+    def find(self, root: Value) -> None:
+        """Finds what stands for each object; changes nothing."""
         stack = [root]
         while stack:
             value = stack.pop()
             if type(value) in LEAVES or id(value) in self.made:
+                if type(value) is int and value.bit_length() >= LARGEST:
+                    self.unfit.add(f"a number of {value.bit_length()} bits")
                 continue
             self.alive.append(value)
             new = self.made[id(value)] = self.replacement(value)
@@ -104,12 +129,15 @@ class _Work:
                 stack.append(new)
                 continue
             if isinstance(value, dict | list | set | Stub):
-                holders.append(value)
+                self.holders.append(value)
             for key, item in children(value):
                 stack.append(item)
                 if isinstance(value, dict):
                     stack.append(key)
-        for holder in holders:
+
+    def put(self, root: Value) -> Value:
+        """Puts what was found into all that held an object."""
+        for holder in self.holders:
             self.refill(holder)
         return self.final(root)
 
@@ -120,15 +148,15 @@ class _Work:
             return value if str(value) in READ else self.noted(str(value), str(value))
         if not isinstance(value, Stub):
             return value
-        if value.function == SUBCLASS and len(value.args) > 1 and str(value.args[1]) not in READ:
-            return self.noted(str(value.args[1]), tensor_in(value))
+        if value.function == SUBCLASS and len(value.args) > 2 and str(value.args[1]) not in READ:
+            return self.noted(str(value.args[1]), _bare_tensor(value))
         if isinstance(value.function, Global) and str(value.function) in READ:
             return value
         name = value.typename
         try:
             return self.noted(name, _plain(value, name))
         except NotPlain:
-            self.wrong.add(name)
+            self.wrong[id(value)] = name
             return None
 
     def noted(self, name: str, value: Value) -> Value:
@@ -167,7 +195,7 @@ class _Work:
         if isinstance(holder, dict):
             entries = [(self.final(key), self.final(item)) for key, item in holder.items()]
             if any(isinstance(key, dict | list | set) for key, _ in entries):
-                self.wrong.add("a key of a dict")
+                self.unfit.add("a key of a dict")
                 return
             holder.clear()
             holder.update(entries)
@@ -178,7 +206,7 @@ class _Work:
         elif isinstance(holder, set):
             parts = [self.final(part) for part in holder]
             if any(isinstance(part, dict | list | set) for part in parts):
-                self.wrong.add("a member of a set")
+                self.unfit.add("a member of a set")
                 return
             holder.clear()
             holder.update(parts)
@@ -189,7 +217,10 @@ class _Work:
 def _plain(stub: Stub, name: str) -> Value:
     """What stands for an object; what is in it may be an object again."""
     if is_module(stub):
-        return Ordered((path, place.value) for path, place in places(stub).items() if place.value is not None)
+        found = {path: place.value for path, place in places(stub).items() if place.value is not None}
+        return Ordered((path, tensor_in(value) or value) for path, value in found.items())
+    if is_dangerous(name):
+        raise NotPlain
     for pattern, rule in PLAIN:
         if pattern.fullmatch(name):
             return rule(stub)
@@ -204,15 +235,30 @@ def _by_its_parts(stub: Stub) -> Value:
         return dict(stub.entries)
     if stub.items and not state:
         return list(stub.items)
-    args = stub.args if isinstance(stub.args, tuple) else ()
-    made_bare = stub.function == Global("copy_reg", "_reconstructor") or stub.how.startswith("newobj")
-    if stub.state is not ABSENT and (made_bare or not args):
-        return state
-    if len(args) == 1 and not stub.items and stub.state is ABSENT and type(args[0]) in LEAVES:
+    args = _given(stub)
+    if stub.items or stub.kwargs or (args and state):
+        raise NotPlain
+    if len(args) == 1 and type(args[0]) in LEAVES:
         return args[0]
-    if not args and stub.state is ABSENT and not stub.kwargs:
-        return {}
-    raise NotPlain
+    if args and stub.how == "newobj":
+        return args  # a named tuple
+    if args:
+        raise NotPlain
+    return state
+
+
+def _given(stub: Stub) -> tuple[Value, ...]:
+    """What the object was made of, besides its class."""
+    args = stub.args if isinstance(stub.args, tuple) else ()
+    if str(stub.function) in ("copy_reg._reconstructor", "copyreg._reconstructor"):
+        return args[2:] if args[2:] != (None,) else ()
+    return args
+
+
+def _bare_tensor(stub: Stub) -> Value:
+    """The tensor that a subclass was made around."""
+    function, _, args = stub.args[:3]
+    return tensor_made(Stub("reduce", function, args))
 
 
 def _attributes(state: Value) -> dict[Any, Any]:
@@ -261,7 +307,12 @@ def _numpy_scalar(stub: Stub) -> Value:
     dtype = _numpy_type(args[0]) if args else np.dtype("O")
     if raw is None or dtype.hasobject or len(raw) != dtype.itemsize:
         raise NotPlain
-    return np.frombuffer(raw, dtype)[0].item()
+    number = np.frombuffer(raw, dtype)[0].item()
+    if isinstance(number, complex):
+        return Stub("reduce", Global("__builtin__", "complex"), (number.real, number.imag))
+    if type(number) not in LEAVES:
+        raise NotPlain  # a long double is wider than any number of Python
+    return number
 
 
 def _numpy_array(stub: Stub) -> Value:
@@ -275,26 +326,52 @@ def _numpy_array(stub: Stub) -> Value:
         if not isinstance(raw, list) or len(shape) != 1 or len(raw) != shape[0] or len(raw) > LONGEST:
             raise NotPlain
         return list(raw)
-    data = bytes_in(raw)
-    if data is None or len(data) != int(np.prod(shape, dtype=object)) * dtype.itemsize:
+    return _of_bytes(bytes_in(raw), dtype, shape, fortran)
+
+
+def _numpy_buffer(stub: Stub) -> Value:
+    """The same as protocol 5 has it."""
+    if len(stub.args) != 4 or not isinstance(stub.args[2], tuple) or stub.args[3] not in ("C", "F"):
+        raise NotPlain
+    raw, kind, shape, order = stub.args
+    if not all(type(n) is int and n >= 0 for n in shape):
+        raise NotPlain
+    data = bytes(raw) if isinstance(raw, bytearray) else bytes_in(raw)
+    return _of_bytes(data, _numpy_type(kind), shape, order == "F")
+
+
+def _of_bytes(data: bytes | None, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: Value) -> Value:
+    if data is None or dtype.hasobject or len(data) != int(np.prod(shape, dtype=object)) * dtype.itemsize:
         raise NotPlain
     array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
     if dtype.kind in "US":
         return array.tolist()
-    little = np.ascontiguousarray(array, dtype.newbyteorder("<"))
+    little = np.ascontiguousarray(array, dtype.newbyteorder("<")).reshape(shape)
     code = little.dtype.str.lstrip("|<")
     torch_type = next((name for name, known in NUMPY.items() if known.lstrip("<") == code.replace("b1", "?")), None)
-    if torch_type is None or torch_type not in STORAGE_DTYPE.values():
+    if torch_type is None:
         raise NotPlain
     return tensor_of(little, torch_type)
 
 
 def tensor_of(array: np.ndarray[Any, Any], dtype: str) -> Tensor:
     """A tensor of numbers in memory, as PyTorch pickles one."""
-    kind = next(Global("torch", kind) for kind, name in STORAGE_DTYPE.items() if name == dtype)
-    storage = Storage(dtype, "", "cpu", Held(array.reshape(-1).view("u1")), kind)
+    kind = next((Global("torch", kind) for kind, name in STORAGE_DTYPE.items() if name == dtype), None)
+    data = Held(array.reshape(-1).view("u1"))
     strides = tuple(step // array.itemsize for step in array.strides)
-    return Tensor(storage, 0, array.shape, strides, Global("torch._utils", "_rebuild_tensor_v2"), (False, Ordered()))
+    maker, rest = Global("torch._utils", "_rebuild_tensor_v2"), (False, Ordered())
+    if kind is not None:
+        return Tensor(Storage(dtype, "", "cpu", data, kind), 0, array.shape, strides, maker, rest)
+    storage = Storage("uint8", "", "cpu", data, Global("torch.storage", "UntypedStorage"))  # as all newer types
+    maker = Global("torch._utils", "_rebuild_tensor_v3")
+    return Tensor(storage, 0, array.shape, strides, maker, (*rest, Global("torch", dtype)))
+
+
+def _bytes(stub: Stub) -> Value:
+    data = bytes_in(stub)
+    if data is None:
+        raise NotPlain
+    return data
 
 
 def _range(stub: Stub) -> Value:
@@ -337,6 +414,8 @@ PLAIN: tuple[tuple[re.Pattern[str], Callable[[Stub], Value]], ...] = tuple(
         (r"numpy\.dtype", _numpy_name),
         (r"numpy\.(_core|core)\.multiarray\.scalar", _numpy_scalar),
         (r"numpy\.(_core|core)\.multiarray\._reconstruct", _numpy_array),
+        (r"numpy\.(_core|core)\.numeric\._frombuffer", _numpy_buffer),
+        (r"(__builtin__|builtins)\.bytes", _bytes),
         (r"(__builtin__|builtins)\.(x?range)", _range),
         (r"(__builtin__|builtins)\.frozenset", lambda stub: set(_first(stub))),
         (r"(__builtin__|builtins)\.(list|tuple)", _first),

@@ -18,6 +18,7 @@ from clearstate.nn.ownership import mapped, tensors
 from clearstate.nn.stateful import Stateful
 from tests.export.written import imported
 from tests.nn.recorded import Recorded, all_cases, assert_close, read
+from tests.recordings import PACKS, names
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -135,6 +136,17 @@ def test_ruff_finds_nothing_to_format_nor_to_complain_about_in_what_is_written(f
     for path in folder.glob("*.py"):
         assert "import clearstate" not in path.read_text()
         assert "from clearstate" not in path.read_text()
+
+
+@pytest.mark.parametrize("name", names(PACKS))
+def test_a_recorded_module_of_dpnn_or_rnn_gives_torch7s_output_too(name: str) -> None:
+    case = recorded(name)
+    stock = cs.to_stock(case.module, case.input)
+    if name.rpartition("/")[2].rpartition("-")[0] in DRAWN:
+        assert_close(stock.eval()(case.input), case.module.eval()(case.input), "output in evaluation")
+        return
+    assert all(parameter.requires_grad for parameter in stock.parameters())
+    assert_close(stock.train(case.module.training)(case.input), case.output, "output", case.within)
 
 
 @pytest.mark.parametrize("name", sorted(NOT_MAPPABLE))

@@ -388,6 +388,11 @@ def test_frozen_parameters_stay_frozen() -> None:
     assert [p.requires_grad for p in stock.parameters()] == [False, True, True, True]
 
 
+def test_parameters_of_another_form_are_learnt_as_before() -> None:
+    net = nn.Sequential(nn.SpatialConvolutionMM(2, 3, 3, 3), nn.SpatialDepthWiseConvolution(3, 2, 3, 3))
+    assert all(p.requires_grad for p in cs.to_stock(net, torch.randn(2, 2, 7, 7)).parameters())
+
+
 def test_each_layer_stays_in_its_mode_and_the_net_as_it_was() -> None:
     net: Any = nn.Sequential().add(nn.SpatialBatchNormalization(2)).add(nn.Dropout(0.5)).add(nn.ReLU())
     net.train()

@@ -19,7 +19,7 @@ from ..nn.ownership import mapped
 from . import pieces
 from .calls import Call
 from .program import CALLED, Layer, Program, Row, Step
-from .rules.table import Unmapped, class_name, rule_of
+from .rules.table import Function, Unmapped, class_name, rule_of
 from .values import Table, Value, examples, leaves, of_example
 
 TOLERANCE: dict[torch.dtype, float] = {
@@ -38,6 +38,8 @@ class Builder:
         self.program = Program(None)
         self.modes = modes or {}
         self.tolerance = tolerance
+        self.memory: list[dict[int, Table]] = []
+        """For each sequence under way, what recurrent modules handed on in their last step."""
         self.pooled: dict[int, tuple[Value, Value]] = {}
         """For poolings that are unpooled: their indices and their input."""
         self._layers: dict[tuple[int, int, str], Layer] = {}
@@ -134,32 +136,41 @@ class Builder:
     def convert(self, module: torch.nn.Module, input: Table) -> Table:
         """What a module makes of the input, compared where it is a layer."""
         rule = rule_of(module)
-        if rule is not None and rule.container:
-            try:
-                return rule.function(module, input, self)
-            except Unmapped as error:
-                return self._failed(module, input, str(error))
         if rule is None:
             return self._failed(module, input, "there is no rule for this class")
+        if rule.container:
+            try:
+                return self._applied(rule.function, module, input)
+            except Unmapped as error:
+                return self._failed(module, input, str(error))
+        return self.whole(module, input, rule.function, in_place=rule.in_place)
+
+    def whole(self, module: torch.nn.Module, input: Table, function: Function, *, in_place: bool = True) -> Table:
+        """What a function makes of a module as one layer, compared with what the module gives."""
         expected = self._run(module, input)
-        outer = self._module, self._made
-        self._module, self._made = module, 0
         begin = len(self.program.steps)
         try:
-            result = rule.function(module, input, self)
+            result = self._applied(function, module, input)
         except Unmapped as error:
             return self._failed(module, input, str(error), expected)
         finally:
-            self._module, self._made = outer
             self._hint = None
         becomes = ", ".join(_shown(step) for step in self.program.steps[begin:]) or "nothing: it passes on"
         self._compare(module, result, expected, becomes)
         if getattr(module, "inplace", False):
             first = next(leaves(input))
             made = next(leaves(result))
-            if made is not first and rule.in_place:
+            if made is not first and in_place:
                 first.replaced = made
         return result
+
+    def _applied(self, function: Function, module: torch.nn.Module, input: Table) -> Table:
+        outer = self._module, self._made
+        self._module, self._made = module, 0
+        try:
+            return function(module, input, self)
+        finally:
+            self._module, self._made = outer
 
     def _run(self, module: torch.nn.Module, input: Table) -> Any:
         given = examples(input)
@@ -213,15 +224,15 @@ class Builder:
             if tensor is None:
                 continue
             *folders, last = name.split("__")
-            owner = module.get_submodule(".".join(folders))
+            owner: Any = module.get_submodule(".".join(folders))
             slots: dict[str, Any] = owner._parameters if last in owner._parameters else owner._buffers
             due = slots[last]
             if due is None or due.shape != tensor.shape:
                 raise Unmapped(f"its {name} has {tuple(tensor.shape)}, where {constructor} has none or another size")
             if slots is owner._parameters or last.startswith("running_"):
-                slots[last] = self._copied(tensor, slots is owner._parameters)
+                setattr(owner, last, self._copied(tensor, slots is owner._parameters))
             else:
-                slots[last] = tensor.detach().clone(memory_format=torch.contiguous_format)
+                setattr(owner, last, tensor.detach().clone(memory_format=torch.contiguous_format))
         for inner in module.modules():
             for name, buffer in inner._buffers.items():
                 if buffer is not None and buffer.is_meta:
@@ -238,10 +249,15 @@ class Builder:
         made = self._tensors.get(key) if tensor.numel() else None
         if made is None:
             copy = tensor.detach().clone(memory_format=torch.contiguous_format)
-            learnt = copy.is_floating_point() and tensor.requires_grad
+            learnt = copy.is_floating_point() and self._is_learnt(tensor)
             made = self._tensors[key] = Parameter(copy, requires_grad=learnt) if parameter else copy
             self.program.copies.append((tensor.detach(), made))
         return made
+
+    def _is_learnt(self, tensor: Tensor) -> bool:
+        """Whether gradients are computed for a parameter; of one that was put together, for what it is made of."""
+        own = [tensor] if isinstance(tensor, Parameter) else list(self._module.parameters())
+        return any(parameter.requires_grad for parameter in own)
 
     @contextmanager
     def _inside(self, name: str) -> Iterator[None]:

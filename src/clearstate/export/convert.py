@@ -131,7 +131,8 @@ def live(source: Source) -> torch.nn.Module:
             owner = mine.get_submodule(folder)
             for own, theirs in ((owner._parameters, inner._parameters), (owner._buffers, inner._buffers)):
                 for key, tensor in theirs.items():
-                    own[key] = tensor
+                    if own[key] is not tensor:
+                        setattr(owner, key, tensor)
     return net
 
 

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from . import convolution, gradients, learned, noise, normalization, pooling, shaping
+from . import convolution, gradients, learned, noise, normalization, pooling, recurrent, shaping
 
-MODULES: tuple[ModuleType, ...] = (convolution, learned, noise, normalization, pooling, shaping, gradients)
+MODULES: tuple[ModuleType, ...] = (convolution, learned, noise, normalization, pooling, recurrent, shaping, gradients)
 
 PIECES: dict[str, Any] = {
     name: value

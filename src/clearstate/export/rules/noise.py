@@ -12,6 +12,8 @@ from .table import rule
 
 @rule(nn.Dropout, becomes="nn.Dropout")
 def dropout(m: nn.Dropout, x: Value, to: Any) -> Any:
+    if not m.p:
+        return x
     if not m.v2:
         made = call("UnscaledDropout", m.p, always=True if m.stochastic_inference else None)
         return to.layer(x, made, "dropout")

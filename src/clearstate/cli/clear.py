@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from clearstate.remote import is_remote
 
 from .drawing import Exit, complain, say, screen
 from .files import bytes_of, long_size, readable, sentence
+from .html import Html, may_write, write
 from .jobs import Job, plan
 from .meter import Meter
 from .summary import Tally, row, summary
@@ -59,6 +61,7 @@ def clear(
         typer.Option("--plain", help="Plain values in place of objects, so that weights_only=True loads the file."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, say what would be.")] = False,
+    html: Html = None,
     transient: Annotated[
         list[str] | None,
         typer.Option(
@@ -91,10 +94,12 @@ def clear(
     asked |= {"drop": drop or [], "keep": keep or [], "long_size": long_size(longs)}
     dropping = _roles(asked["drop"], asked["keep"])
     jobs = plan(files, output, in_place=in_place, dry_run=dry_run)
+    may_write(html, [job.path for job in jobs])
     calls = [_call(job, output, in_place=in_place, dry_run=dry_run, asked=asked) for job in jobs]
     processes = _count(jobs_) or many.processes_for([bytes_of(job.path) for job in jobs])
     tally = Tally()
     on = screen()
+    done: cs.Cleared | None = None
     with Meter([job.path for job in jobs]) as meter:
         alone = processes == 1 and dask is None
         outcomes = many.each(
@@ -117,11 +122,14 @@ def clear(
                     complain(sentence(error, writing=_writing(error, job, in_place)))
             else:
                 tally.add(job, outcome.value, several=len(jobs) > 1)
+                done = outcome.value
                 if len(jobs) > 1:
                     with meter.aside():
                         say([row(job, outcome.value, on)])
     if tally.files or tally.left_out:
         say(summary(tally, on, dropping, dry_run=dry_run))
+    if html is not None and done is not None:
+        write(html, done.before, replace(done.after, source=jobs[0].target or jobs[0].path))
     if tally.failed:
         raise typer.Exit(Exit.REFUSED)
 

@@ -28,22 +28,7 @@ from .drawing import (
     wrapped,
 )
 from .files import find, long_size, readable, sentence
-
-GLOSS = {
-    "parameter": "weights",
-    "buffer": "running statistics",
-    "constant": "kernels, masks",
-    "transient": "outputs and work buffers",
-    "gradient": "gradients of weights",
-    "optimizer": "optimizer state",
-    "training": "random states, loop counters",
-    "copy": "replicas of the model",
-    "slack": "bytes that no tensor sees",
-    "code": "functions",
-    "metadata": "names, settings, structure",
-    "unknown": "tensors that nobody declared",
-}
-"""What each role is, in a few words."""
+from .html import Html, may_write, write
 
 NO_MODEL = (*(role for role in cs.Role if role.droppable), cs.Role.METADATA)
 """Roles that a file can have without a model in it."""
@@ -59,6 +44,7 @@ def inspect(
     files: Annotated[list[str], typer.Argument(metavar="FILE", hidden=True)],
     everything: Annotated[bool, typer.Option("--all", help="Every module with every field, however many.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document a line, for each file.")] = False,
+    html: Html = None,
     longs: Annotated[
         str | None, typer.Option("--long-size", metavar="4|8", help="Bytes of a C long; found out unless given.")
     ] = None,
@@ -69,7 +55,9 @@ def inspect(
     """
     size = long_size(longs)
     failed = False
-    for number, file in enumerate(find(files)):
+    found = find(files)
+    may_write(html, [file.path for file in found])
+    for number, file in enumerate(found):
         try:
             inventory = cs.inspect(readable(file.path), long_size=size)
         except Exception as error:
@@ -80,6 +68,8 @@ def inspect(
             say(inventory.to_json())
         else:
             say([*([[]] if number else []), *report(inventory, screen(), everything=everything)])
+        if html is not None:
+            write(html, inventory)
     if failed:
         raise typer.Exit(Exit.REFUSED)
 
@@ -121,7 +111,7 @@ def _heading(inventory: cs.Inventory, width: int) -> list[Line]:
 def _roles(totals: Mapping[cs.Role, int], size: int, width: int) -> list[Line]:
     """A line for each role: bytes, share, a bar, whether clearing drops it, and what it is."""
     from clearstate.inventory import size_text
-    from clearstate.roles import DROPPED_BY_DEFAULT
+    from clearstate.roles import DROPPED_BY_DEFAULT, GLOSS
 
     long = max(10, min(30, width - 38 - WORDS))
     lines: list[Line] = []
@@ -130,11 +120,11 @@ def _roles(totals: Mapping[cs.Role, int], size: int, width: int) -> list[Line]:
         style = "goes" if goes else "stays"
         share = f"  {role!s:<9} {size_text(count):>8} {percent(count, size):>6}  "
         fate = "goes" if goes else "stays"
-        gloss = GLOSS[str(role)] + (f" (--drop {role})" if role.droppable and not goes else "")
+        gloss = GLOSS[role] + (f" (--drop {role})" if role.droppable and not goes else "")
         drawn = bar(count / max(size, 1), long)
         start = [Part(share), Part(f"{drawn:<{long}}", style), Part(f"  {fate:<5}  ", style)]
         room = width - sum(len(part.text) for part in start)
-        lines.append([*start, Part(gloss if len(gloss) <= room else GLOSS[str(role)] if room >= 28 else "")])
+        lines.append([*start, Part(gloss if len(gloss) <= room else GLOSS[role] if room >= 28 else "")])
     return lines
 
 

@@ -120,8 +120,7 @@ def _title(tally: Tally, dry_run: bool) -> list[Line]:
 
 def _besides(tally: Tally, on: Screen, dropping: frozenset[cs.Role]) -> list[Line]:
     from clearstate.inventory import size_text
-
-    from .inspect import GLOSS
+    from clearstate.roles import GLOSS
 
     lines: list[Line] = []
     for what in tally.done[:SAID]:
@@ -131,7 +130,7 @@ def _besides(tally: Tally, on: Screen, dropping: frozenset[cs.Role]) -> list[Lin
     lines += _left_out(tally, on)
     for role, names in tally.named.items():
         if names:
-            text = f"Dropped {GLOSS[str(role)]}: {_some(names)}; --keep {role} leaves it."
+            text = f"Dropped {GLOSS[role]}: {_some(names)}; --keep {role} leaves it."
             lines += wrapped(text, on.width, "", "  ")
     if tally.unknown:
         lines += wrapped(f"Kept, since nobody declared what they are: {_some(tally.unknown)}.", on.width, "", "  ")

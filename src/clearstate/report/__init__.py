@@ -9,6 +9,6 @@ True
 
 from __future__ import annotations
 
-from .page import page, write
+from .page import check, page, write
 
-__all__ = ["page", "write"]
+__all__ = ["check", "page", "write"]

@@ -48,13 +48,23 @@ def write(path: str | os.PathLike[str], before: Inventory, after: Inventory | No
     True
     """
     text = page(before, after).encode()
+    check(path)
+    with open(path, "wb") as handle:
+        handle.write(text)
+
+
+def check(path: str | os.PathLike[str]) -> None:
+    """Whether a report may be written there.
+
+    Raises:
+        ClearstateError: there is a file that is no report.
+        OSError: there is something that cannot be read.
+    """
     if os.path.exists(path):
         with open(path, "rb") as old:
             start = old.read(len(START))
         if start and start.lower() != START.encode():
             raise ClearstateError(f"{os.fspath(path)} is no report but another file: it is left alone; name a new one")
-    with open(path, "wb") as handle:
-        handle.write(text)
 
 
 def page(before: Inventory, after: Inventory | None = None) -> str:

@@ -94,6 +94,18 @@ def test_a_net_with_flat_parameters_is_written_without_its_neighbours(tmp_path: 
     assert (tmp_path / "y.safetensors").stat().st_size < 4 * 20 + 300
 
 
+def test_a_part_of_a_net_with_flat_parameters_goes_into_pytorchs_file_alone(tmp_path: Path) -> None:
+    model = net()
+    model.get_parameters()
+    cs.save(nn.Sequential(model[0], model[0]), tmp_path / "x.pt")
+    state = torch.load(tmp_path / "x.pt")
+    assert (
+        sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in state.values()}.values()) == 4 * 20
+    )
+    assert state["0.weight"].data_ptr() == state["1.weight"].data_ptr()
+    assert torch.equal(state["0.weight"], model[0].weight)
+
+
 def test_what_has_no_place_is_refused_and_the_old_file_stays(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     cs.save({"x": torch.ones(2)}, path)

@@ -70,9 +70,9 @@ def export(
     coverage = Coverage(program.rows, parted(program.copies, names))
     with evaluated(model), torch.no_grad():
         _compare_whole(model, net, program.sample, tolerance)
+    net.train(model.training)
     for layer, path in source.paths:
         net.get_submodule(path).train(layer.training)
-    net.training = model.training
     return Exported(net, source, coverage, program.sample, program.batched)
 
 

@@ -41,12 +41,38 @@ def write_state(model: Any, path: str | os.PathLike[str]) -> None:
     wrong = [name for name, value in state.items() if not isinstance(value, torch.Tensor)]
     if os.path.splitext(path)[1].lower() != ".safetensors":
         with replacing(path) as handle:
-            torch.save(dict(state), handle)
+            torch.save(_alone(state), handle)
         return
     if wrong:
         raise ClearstateError(f"{wrong[0]} is no tensor: safetensors has a place for tensors only")
     with replacing(path, _readable) as handle:
         write_safetensors(as_tensors(state), handle, {"format": "pt"})
+
+
+def _alone(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state without the rest of the storages it lies on: a part of a net with flat parameters goes alone."""
+    views: dict[int, dict[Any, torch.Tensor]] = {}
+    for tensor in filter(_lies_on_storage, state.values()):
+        views.setdefault(tensor.untyped_storage().data_ptr(), {}).setdefault(_view(tensor), tensor)
+    made = dict(state)
+    for storage, found in views.items():
+        whole = next(iter(found.values())).untyped_storage().nbytes()
+        if sum(tensor.nbytes for tensor in found.values()) >= whole:
+            continue
+        copies = {view: tensor.detach().clone() for view, tensor in found.items()}
+        for name, tensor in state.items():
+            if _lies_on_storage(tensor) and tensor.untyped_storage().data_ptr() == storage:
+                made[name] = copies[_view(tensor)]
+    return made
+
+
+def _lies_on_storage(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided and not value.is_meta
+
+
+def _view(tensor: torch.Tensor) -> Any:
+    """What is the same for tensors that see the same memory in the same order."""
+    return tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 
 def _readable(path: str) -> None:

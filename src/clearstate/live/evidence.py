@@ -22,7 +22,9 @@ from torch import Tensor
 
 from ..roles import Role
 from .declared import Plan, plan
+from .hanging import kind
 from .holdings import INTERNAL, PLAIN, Attribute, Found, is_parameter, is_plain, storage_key
+from .libraries import is_at_work
 from .registered import is_a_counter, later, verdict
 from .wrappers import COMPOSED, is_machinery
 
@@ -75,10 +77,10 @@ def judge(walk: Walk, baseline: Baseline | None = None, proved: Said | None = No
         sought, attributes = known.sought, module.__dict__
         for name in filterfalse(INTERNAL.__contains__, attributes):
             value = attributes[name]
-            kind = type(value)
-            if kind is Tensor:
+            cls = type(value)
+            if cls is Tensor:
                 tensors = [Found((), value)]
-            elif name not in sought and (kind in PLAIN or is_plain(value)):
+            elif name not in sought and (cls in PLAIN or is_plain(value)):
                 continue
             else:
                 tensors = None
@@ -88,6 +90,8 @@ def judge(walk: Walk, baseline: Baseline | None = None, proved: Said | None = No
             if name.startswith(COMPOSED) or (known.wrapped is not None and is_machinery(type(module), name)):
                 continue
             if tensors is None:
+                if name in known.transient and is_at_work(value):
+                    continue
                 tensors = attribute.tensors()
             if tensors:
                 holding.append((attribute, tensors, known))
@@ -168,6 +172,8 @@ def _judged(
         return Judged(attribute, tensors, Role.CONSTANT, "declared", aliases=aliases)
     if name in known.counters:
         return Judged(attribute, tensors, Role.TRANSIENT, "declared", aliases=aliases)
+    if computed and not isinstance(attribute.value, Tensor) and kind(attribute.value) is not None:
+        return Judged(attribute, tensors, Role.UNKNOWN, "none", aliases=aliases)  # a trainer: no cache
     if computed:
         again = _recomputes(attribute.module, name)
         return Judged(attribute, tensors, Role.BUFFER if again else Role.TRANSIENT, "computed", again, aliases)

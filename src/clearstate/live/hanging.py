@@ -44,15 +44,15 @@ def notes(model: torch.nn.Module) -> Iterator[str]:
                 continue
             if name == "forward":
                 yield f"forward of {whose} is patched"
-            elif name not in INTERNAL and (kind := _kind(value)) is not None:
-                yield f"{path + '.' if path else ''}{name} is {kind}"
+            elif name not in INTERNAL and (hung := kind(value)) is not None:
+                yield f"{path + '.' if path else ''}{name} is {hung}"
 
 
 def _name(hook: Any) -> str:
     return str(getattr(hook, "__qualname__", type(hook).__qualname__))
 
 
-def _kind(value: Any, depth: int = 0) -> str | None:
+def kind(value: Any, depth: int = 0) -> str | None:
     """What a value is, where it does not belong on a model that is to be copied, pickled or sent."""
     if isinstance(value, types.FunctionType) and value.__name__ == "<lambda>":
         return "a lambda, which cannot be pickled"
@@ -66,6 +66,6 @@ def _kind(value: Any, depth: int = 0) -> str | None:
         return "a generator, which cannot be copied or pickled"
     if depth < 2 and not isinstance(value, torch.Tensor | torch.nn.Module | str | bytes | type):
         for step, item in parts(value):
-            if (what := _kind(item, depth + 1)) is not None:
+            if (what := kind(item, depth + 1)) is not None:
                 return f"{'an object' if hasattr(value, '__dict__') else 'a table'} that holds {what} ({step})"
     return None

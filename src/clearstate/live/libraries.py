@@ -32,12 +32,37 @@ TIMM = {
     "loss.asymmetric_loss.AsymmetricLossSingleLabel": "targets_classes",
 }
 
+ULTRALYTICS = {
+    "nn.modules.head.Detect": "anchors strides shape",
+    "nn.modules.head.RTDETRDecoder": "anchors valid_mask shapes",
+}
+
+LIGHTNING = {"core.module.LightningModule": "_trainer"}
+"""The trainer of a fit that is over, with all that it logged and its data; see `is_at_work`."""
+
 CACHES: dict[str, tuple[str, ...]] = {
     f"{library}.{name}": tuple(caches.split())
-    for library, classes in (("transformers.models", TRANSFORMERS), ("timm", TIMM))
+    for library, classes in (
+        ("transformers.models", TRANSFORMERS),
+        ("timm", TIMM),
+        ("ultralytics", ULTRALYTICS),
+        ("pytorch_lightning", LIGHTNING),
+        ("lightning.pytorch", LIGHTNING),
+    )
     for name, caches in classes.items()
 }
 """For each class, the attributes that its work leaves behind."""
+
+
+def is_at_work(value: object) -> bool:
+    """Whether a value is a trainer of Lightning in the middle of a fit, which needs it on the model.
+
+    >>> is_at_work(None)
+    False
+    """
+    status = getattr(getattr(value, "state", None), "status", None)
+    return status is not None and str(getattr(status, "value", status)) == "running"
+
 
 COUNTERS = frozenset(
     "total_ops total_params __flops__ __params__ __macs__ __duration__ __batch_counter__ __start_time__".split()

@@ -122,7 +122,16 @@ def assert_as_written(net: Any, loaded: Any, input: Any) -> None:
         module.training = mode
 
 
-def test_ruff_finds_nothing_to_format_nor_to_complain_about_in_what_is_written(folder: Path) -> None:
+LOAD_ALL = """
+import importlib, pathlib, sys
+sys.modules["clearstate"] = None  # whoever imports it gets an ImportError
+sys.path.insert(0, sys.argv[1])
+for path in sorted(pathlib.Path(sys.argv[1]).glob("*.py")):
+    importlib.import_module(path.stem).load()
+"""
+
+
+def test_what_is_written_is_formatted_and_loads_without_a_warning_where_there_is_no_clearstate(folder: Path) -> None:
     for name in MAPPABLE:
         if not source(name, folder).exists():
             case = recorded(name)
@@ -133,6 +142,7 @@ def test_ruff_finds_nothing_to_format_nor_to_complain_about_in_what_is_written(f
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     assert len(list(folder.glob("*.py"))) == len(MAPPABLE) > 150
+    subprocess.run([sys.executable, "-I", "-W", "error", "-c", LOAD_ALL, str(folder)], check=True)
     for path in folder.glob("*.py"):
         assert "import clearstate" not in path.read_text()
         assert "from clearstate" not in path.read_text()

@@ -138,3 +138,13 @@ def test_flat_parameters_do_not_count_as_shared(tmp_path: Path) -> None:
     assert cs.write_definition(net, tmp_path / "net.py").notes == []
     stock = imported(tmp_path / "net.py").load()
     assert sum(p.untyped_storage().nbytes() for p in stock.parameters()) == 4 * flat.numel()
+
+
+def test_what_nothing_reads_is_left_out_and_it_is_said(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.ConcatTable().add(nn.Linear(4, 3)).add(nn.Sequential(nn.Linear(4, 2))), nn.SelectTable(0))
+    report = cs.write_definition(net, tmp_path / "net.py")
+    assert report.notes == ["0.1.0 (nn.Linear(4, 2)) is left out: nothing reads what it gives"]
+    assert len(report.rows) == 3
+    loaded = imported(tmp_path / "net.py").load()
+    assert [name for name, _ in loaded.named_parameters()] == ["fc.weight", "fc.bias"]
+    assert "_ =" not in (tmp_path / "net.py").read_text()

@@ -56,6 +56,7 @@ class Builder:
         self.program.input = input
         self._given = {id(value) for value in leaves(input)}
         self.program.output = self.convert(model, input)
+        self.program.drop_unread()
         return self.program
 
     # What rules call
@@ -213,7 +214,7 @@ class Builder:
             torch.manual_seed(0)
             made = eval(source, self._namespace, {**names, **({"layer": layer.module} if layer else {})})
         values = [Value(made)] if results is None else [Value(part) for part in made]
-        self.program.steps.append(Step(code, inputs, values, layer))
+        self.program.steps.append(Step(code, inputs, values, layer, self.path))
         return values[0] if results is None else values
 
     def _instance(self, constructor: Call, state: dict[str, Tensor | None]) -> torch.nn.Module:

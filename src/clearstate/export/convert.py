@@ -67,7 +67,7 @@ def export(
     source.write(weights)
     net = live(source)
     names = {id(tensor): name for name, tensor in reversed(source.tensors().items())}
-    coverage = Coverage(program.rows, parted(program.copies, names))
+    coverage = Coverage(program.rows, [*program.notes, *parted(program.copies, names)])
     with evaluated(model), torch.no_grad():
         _compare_whole(model, net, program.sample, tolerance)
     net.train(model.training)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .calls import Call
-from .values import Table, Value
+from .values import Table, Value, leaves
 
 
 @dataclass(eq=False)
@@ -43,6 +43,8 @@ class Step:
     inputs: list[Value]
     results: list[Value]
     layer: Layer | None = None
+    path: str = ""
+    """The layer of the Torch7 net that it is from."""
 
     @property
     def in_chain(self) -> bool:
@@ -85,5 +87,22 @@ class Program:
     sample: object = None
     batched: bool = False
     """Whether the first dimension of every tensor of the sample is a batch's, and any number may come."""
+    notes: list[str] = field(default_factory=list)
+    """What to know besides: layers that nothing reads."""
     copies: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     """Parameters and statistics of the model, each with its copy."""
+
+    def drop_unread(self) -> None:
+        """Takes out steps whose results nobody reads, and notes which layers these were."""
+        read = {id(value) for value in leaves(self.output)}
+        kept: list[Step] = []
+        for step in reversed(self.steps):
+            if any(id(value) in read for value in step.results):
+                read.update(id(value) for value in step.inputs)
+                kept.append(step)
+        used = {id(step.layer) for step in kept}
+        for step in self.steps:
+            if step.layer is not None and id(step.layer) not in used:
+                used.add(id(step.layer))
+                self.notes.append(f"{step.path} ({step.layer.constructor}) is left out: nothing reads what it gives")
+        self.steps = kept[::-1]

@@ -101,9 +101,11 @@ class _Comparison:
                 self.differ(path, f"{_describe(x)} in one, {_describe(y)} in the other", role)
             return
         if id(x) in self.partner and isinstance(x, dict | list | Stub | Tensor):
-            if self.partner[id(x)] is not y:
+            if self.partner[id(x)] is y:
+                return
+            if not isinstance(x, Tensor):  # one tensor, or two of the same memory: below, their memory is compared
                 self.differ(path, "shared with another part in one, not in the other", role)
-            return
+                return
         self.partner[id(x)] = y
         if isinstance(x, Tensor):
             self.tensors.append((x, y, path, Role.PARAMETER if role is Role.METADATA else role))
@@ -256,6 +258,8 @@ def _unhashable(value: Value) -> bool:
 
 
 def _kind(value: Value) -> type:
+    if isinstance(value, dict):
+        return dict  # a state dict is one, whether it keeps the versions of modules or not
     return int if isinstance(value, int) and not isinstance(value, bool) else type(value)
 
 
@@ -272,6 +276,8 @@ def _describe(value: Value) -> str:
         return "nothing"
     if isinstance(value, Tensor):
         return f"a {value.dtype} tensor of {_by(value.size)}"
+    if isinstance(value, Ordered):
+        return f"an OrderedDict of {len(value)}"
     if isinstance(value, Stub):
         return f"a {value.typename}"
     if isinstance(value, dict | list | tuple | set | frozenset):

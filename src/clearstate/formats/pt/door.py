@@ -18,7 +18,7 @@ from .file import File
 from .inventory import inspect_file
 from .layouts import is_module, tensor_in
 from .models import main_model, places
-from .objects import Ordered, Tensor
+from .objects import Tensor
 
 Check = Callable[[str, File], None]
 Watch = Callable[[BinaryIO], BinaryIO]
@@ -72,7 +72,7 @@ def aimed(file: File, target: str) -> tuple[File, list[str]]:
         return made, _left_behind(file)
     if file.layout != layout and file.layout in ("safetensors", "sharded"):
         tied = {name: file.root[other] for name, other in file.metadata.items() if other in file.root}
-        root = Ordered({**file.root, **tied}) if layout == "zip" else file.root
+        root = {**file.root, **tied} if layout == "zip" else file.root
         return replace(file, layout=layout, root=root, metadata={} if layout == "zip" else file.metadata), []
     return replace(file, layout=layout), []
 

@@ -70,6 +70,29 @@ def test_a_click_on_a_module_zooms_both_into_it_and_out_again(digits: Page) -> N
     assert digits.crumbs() == ["Sequential"]
 
 
+def test_area_is_bytes_and_colour_is_role(opened: Open) -> None:
+    after = cs.clear_file(EXAMPLES / "digits.t7", dry_run=True).after
+    page = opened(after)
+    pixels = page.run("""
+        const canvas = document.querySelector("#maps canvas");
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        const found = {};
+        for (let i = 0; i < data.length; i += 4) {
+            const colour = `rgb(${data[i]}, ${data[i + 1]}, ${data[i + 2]})`;
+            found[colour] = (found[colour] || 0) + 1;
+        }
+        const swatches = document.querySelectorAll("#totals tbody tr .swatch");
+        return [...swatches].map((swatch) => [
+            swatch.closest("tr").dataset.role,
+            (found[getComputedStyle(swatch).backgroundColor] || 0) / (canvas.width * canvas.height),
+        ])""")
+    shown = {Role(role): share for role, share in pixels}
+    assert shown[Role.PARAMETER] == pytest.approx(shown[Role.GRADIENT], rel=0.1)
+    for role, size in after.by_role().items():
+        if size > after.size / 100:  # headings and gaps take some of the area
+            assert size / after.size * 0.75 < shown[role] < size / after.size * 1.05, str(role)
+
+
 def test_the_pointer_is_told_what_it_is_on(digits: Page) -> None:
     ActionChains(digits.driver).move_to_element_with_offset(digits.map(), -200, 20).perform()
     digits.soon(lambda: digits["said"].text)

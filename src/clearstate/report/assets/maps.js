@@ -93,9 +93,9 @@ class Treemap {
       const totals = roles.map(() => 0);
       for (const node of nodes) node.byRole(side).forEach((n, role) => (totals[role] += n));
       const about = nodes.length === 1 ? nodes[0] : this.tiles[above].node;
-      const order = totals.map((n, role) => role).filter((role) => (totals[role] / total) * area > SPECK);
-      order.sort((a, b) => totals[b] - totals[a]);
-      return order.map((role) => leaf(about, above, role, totals[role], text));
+      const order = totals.map((n, role) => role).sort((a, b) => totals[b] - totals[a]);
+      const seen = order.filter((role, i) => totals[role] && (i === 0 || (totals[role] / total) * area > SPECK));
+      return seen.map((role) => leaf(about, above, role, totals[role], text));
     };
     const branch = (node, above) => {
       const small = [];

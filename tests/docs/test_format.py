@@ -1,49 +1,19 @@
-"""What the documents say is true: dumps are what is written, examples do what they show, tables agree with the code."""
+"""What the specification of the format says is true: dumps are what is written, tables agree with the code."""
 
 from __future__ import annotations
 
-import doctest
 import re
-import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from clearstate.formats import t7
 from clearstate.formats.t7 import layout
 from clearstate.formats.t7.objects import ELEMENT, HEADED, PAYLOADS, element_type
 from clearstate.formats.t7.reader import GENERATOR_BYTES
-from tests.recordings import EXAMPLES, RECORDED, REPO
+from tests.docs.pages import DOCS, blocks, rows
+from tests.recordings import RECORDED
 
-DOCUMENTS = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
-FORMAT = REPO / "docs" / "t7-format.md"
-_FENCED = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks(path: Path, *languages: str) -> Iterator[tuple[int, str]]:
-    """Line and text of a document's fenced blocks in these languages."""
-    text = path.read_text(encoding="utf-8")
-    for match in _FENCED.finditer(text):
-        if match[1] in languages:
-            yield text.count("\n", 0, match.start(2)), match[2]
-
-
-def rows(path: Path, heading: str) -> list[list[str]]:
-    """Cells of the table whose first column has this heading, back quotes taken off."""
-    lines = iter(path.read_text(encoding="utf-8").splitlines())
-    for line in lines:
-        if line.startswith(f"| {heading} |"):
-            next(lines)
-            break
-    found = []
-    for line in lines:
-        if not line.startswith("|"):
-            break
-        found.append([cell.strip().replace("`", "") for cell in line.strip("|").split("|")])
-    assert found, f"{path.name} has no table of {heading}"
-    return found
+FORMAT = DOCS / "t7-format.md"
 
 
 def example() -> t7.Table:
@@ -52,28 +22,8 @@ def example() -> t7.Table:
     return t7.Table({"x": tensor, 1: tensor})
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_the_examples_of_a_document_do_what_they_show(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copy(EXAMPLES / "digits.t7", tmp_path / "model.t7")
-    shutil.copy(EXAMPLES / "digits.t7", tmp_path / "old.t7")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "__main__"}
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
-    wrong: list[str] = []
-    for line, code in blocks(path, "python", "pycon"):
-        if ">>>" in code:
-            test = doctest.DocTestParser().get_doctest(code, names, path.name, str(path), line)
-            runner.run(test, out=wrong.append, clear_globs=False)
-            names = test.globs
-        else:
-            exec(compile("\n" * line + code, str(path), "exec"), names)
-    assert not wrong, "".join(wrong)
-
-
 def test_the_hex_dump_is_what_is_written_and_what_is_read() -> None:
-    ((_, dump),) = blocks(FORMAT, "hexdump")
+    ((_, _, dump),) = blocks(FORMAT, "hexdump")
     data = b""
     for line in dump.splitlines():
         offset, spelled = line[:4], re.match(r"(?: [0-9a-f]{2})+", line[5:])
@@ -88,7 +38,7 @@ def test_the_hex_dump_is_what_is_written_and_what_is_read() -> None:
 
 
 def test_the_ascii_example_is_what_is_written_and_what_is_read() -> None:
-    ((_, text),) = blocks(FORMAT, "ascii")
+    ((_, _, text),) = blocks(FORMAT, "ascii")
     assert text.encode() == t7.dumps(example(), t7.Layout("ascii"))
     assert t7.loads(text.encode())["x"].numpy().tolist() == [0.5, -2]
 

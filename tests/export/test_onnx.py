@@ -14,6 +14,7 @@ from torch import Tensor
 import clearstate as cs
 import clearstate.nn as nn
 from clearstate.nn.ownership import tensors
+from clearstate.nn.packs import cudnn_rnn, rnn
 from tests.export.test_source import cell
 
 
@@ -38,6 +39,14 @@ def test_a_graph_of_several_inputs_and_outputs_takes_any_batch(tmp_path: Path) -
     assert report.complete
     inputs = [torch.randn(7, 3), torch.randn(7, 4)]
     assert_same(run(tmp_path / "cell.onnx", *inputs), net(inputs))
+
+
+def test_sequences_take_any_batch_in_their_second_dimension(tmp_path: Path) -> None:
+    words = rnn.LookupTableMaskZero(20, 4)
+    net = nn.Sequential(words, cudnn_rnn.LSTM(4, 3, 1), nn.Select(0, -1), nn.Linear(3, 2)).evaluate()
+    cs.to_onnx(net, tmp_path / "net.onnx", torch.randint(20, (5, 2)))
+    x = torch.randint(20, (5, 7))
+    assert_same(run(tmp_path / "net.onnx", x), net(x))
 
 
 def test_a_table_with_keys_and_an_input_that_is_no_batch_keep_their_form(tmp_path: Path) -> None:

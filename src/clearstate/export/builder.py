@@ -112,7 +112,7 @@ class Builder:
     @property
     def batched(self) -> bool:
         """Whether the first dimension of the net's input is a batch's."""
-        return self.program.batched
+        return self.program.batch_dim == 0
 
     def code(self, code: str | Call, *inputs: Table, results: int | None = None) -> Any:
         """An expression of the inputs: ``"{0} * 0.5"``."""

@@ -20,7 +20,7 @@ from .builder import Builder, describe, difference
 from .covered import Coverage, unmapped
 from .overlaps import parted
 from .program import Program, Row
-from .sampling import doubled, is_batch, made_for
+from .sampling import batch_dim, doubled, made_for
 from .source import Source
 from .values import examples, of_example
 
@@ -35,14 +35,14 @@ class Exported(NamedTuple):
         source: its Python source.
         coverage: what became of each layer, with the largest difference on the sample.
         sample: the input that it was compared on.
-        batched: whether any batch size may come.
+        batch_dim: the dimension of the sample along which any number may come; `None` where there is none.
     """
 
     net: torch.nn.Module
     source: Source
     coverage: Coverage
     sample: Any
-    batched: bool
+    batch_dim: int | None
 
 
 def export(
@@ -73,7 +73,7 @@ def export(
     net.train(model.training)
     for layer, path in source.paths:
         net.get_submodule(path).train(layer.training)
-    return Exported(net, source, coverage, program.sample, program.batched)
+    return Exported(net, source, coverage, program.sample, program.batch_dim)
 
 
 def traced(model: Any, sample: Any, tolerance: float | None = None) -> Program:
@@ -100,11 +100,12 @@ def traced(model: Any, sample: Any, tolerance: float | None = None) -> Program:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             output = model(given)
-        batched = is_batch(model, mapped(sample, Tensor.clone), output)
-        used = doubled(sample) if batched and any(t.shape[0] == 1 for t in tensors(sample)) else sample
+        dim = batch_dim(model, mapped(sample, Tensor.clone), output)
+        alone = dim is not None and any(t.shape[dim] == 1 for t in tensors(sample))
+        used = doubled(sample, dim) if dim is not None and alone else sample
         builder = Builder(tolerance, modes)
         program = builder.program
-        program.sample, program.batched, program.training = used, batched, modes[id(model)]
+        program.sample, program.batch_dim, program.training = used, dim, modes[id(model)]
         return builder.build(model, of_example(mapped(used, Tensor.clone)))
 
 

@@ -40,7 +40,8 @@ def to_onnx(
     Args:
         model: a live Torch7 net.
         path: the file; it is replaced as a whole.
-        sample: an input of the net; made from the net's shapes unless given. If it is no batch, its size is fixed.
+        sample: an input of the net; made from the net's shapes unless given. All its sizes but that of the batch (the
+            first dimension; of sequences, the second) are the file's.
         tolerance: how far numbers may be apart, by the largest of their tensor; by their type unless given.
 
     Returns:
@@ -80,7 +81,8 @@ def _needed() -> None:
 
 def _written(net: torch.nn.Module, exported: Exported, path: str) -> None:
     batch = torch.export.Dim("batch")
-    shapes = _plain(mapped(exported.sample, lambda tensor: _Sizes(tensor, batch))) if exported.batched else None
+    dim = exported.batch_dim
+    shapes = None if dim is None else _plain(mapped(exported.sample, lambda tensor: _Sizes(dim, batch)))
     asked: dict[str, Any] = {"input_names": ["input"]} if isinstance(exported.sample, Tensor) else {}
     if isinstance(exported.sample, dict):  # as an argument, the exporter would take it for keywords
         asked |= {"args": (), "kwargs": {"inputs": exported.sample}, "dynamic_shapes": shapes and {"inputs": shapes}}
@@ -106,8 +108,8 @@ def _why(error: BaseException) -> str:
 class _Sizes:
     """Stands for a tensor among the sizes that are open."""
 
-    def __init__(self, tensor: Tensor, batch: Any) -> None:
-        self.open = {0: batch}
+    def __init__(self, dim: int, batch: Any) -> None:
+        self.open = {dim: batch}
 
 
 def _plain(table: Any) -> Any:

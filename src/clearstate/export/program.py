@@ -85,8 +85,8 @@ class Program:
     rows: list[Row] = field(default_factory=list)
     training: bool = False
     sample: object = None
-    batched: bool = False
-    """Whether the first dimension of every tensor of the sample is a batch's, and any number may come."""
+    batch_dim: int | None = None
+    """The dimension of the sample's tensors that is a batch's, of any size: the first, or the second of sequences."""
     notes: list[str] = field(default_factory=list)
     """What to know besides: layers that nothing reads."""
     copies: list[tuple[Tensor, Tensor]] = field(default_factory=list)

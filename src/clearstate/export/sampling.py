@@ -185,32 +185,51 @@ def _sides(axes: int) -> Iterator[int]:
     yield from (side for side in range(4, 65) if side not in SIDES)
 
 
-def doubled(sample: Any) -> Any:
-    """A sample with everything twice along the first dimension; `None` where that makes no sense."""
-    if not all(t.dim() for t in tensors(sample)) or not list(tensors(sample)):
+def doubled(sample: Any, dim: int) -> Any:
+    """A sample with everything twice along a dimension; `None` where it has no such dimension.
+
+    >>> doubled([torch.ones(2, 3)], 1)[0].shape, doubled(torch.ones(2), 1)
+    (torch.Size([2, 6]), None)
+    """
+    found = list(tensors(sample))
+    if not found or any(t.dim() <= dim for t in found):
         return None
-    return mapped(sample, lambda t: torch.cat((t, t)))
+    return mapped(sample, lambda t: torch.cat((t, t), dim))
 
 
-def is_batch(model: torch.nn.Module, sample: Any, output: Any) -> bool:
-    """Whether a net takes the sample's first dimension for a batch: twice as much gives its output twice."""
-    twice = doubled(sample)
-    if twice is None or not list(tensors(output)):
-        return False
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            made = model(twice)
-    except (ValueError, RuntimeError, TypeError, IndexError, AttributeError, ZeroDivisionError):
-        return False
-    ours, theirs = list(tensors(output)), list(tensors(made))
-    return len(ours) == len(theirs) and all(map(_is_twice, ours, theirs))
+def batch_dim(model: torch.nn.Module, sample: Any, output: Any) -> int | None:
+    """The dimension that is a batch's: 0; or 1, of sequences. Twice as much along it gives the output twice.
+
+    >>> net = nn.Sequential().add(nn.Linear(3, 2))
+    >>> x = torch.ones(2, 3)
+    >>> batch_dim(net, x, net(x)), batch_dim(net, x[0], net(x[0]))
+    (0, None)
+    """
+    for dim in (0, 1):
+        twice = doubled(sample, dim)
+        if twice is None or not list(tensors(output)):
+            continue
+        try:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                made = model(twice)
+        except (ValueError, RuntimeError, TypeError, IndexError, AttributeError, ZeroDivisionError):
+            continue
+        ours, theirs = list(tensors(output)), list(tensors(made))
+        if len(ours) == len(theirs) and all(map(_is_twice, ours, theirs)):
+            return dim
+    return None
 
 
 def _is_twice(one: Tensor, two: Tensor) -> bool:
-    if not two.dim() or two.numel() != 2 * one.numel() or two.shape[0] % 2 or not one.numel():
+    """Whether a tensor is another one twice, along its first dimension or the second; a size of 1 may be gone."""
+    if two.numel() != 2 * one.numel() or not one.numel():
         return False
-    first, second = two.chunk(2)
     close = 1e-2 if two.dtype in (torch.float16, torch.bfloat16) else 1e-4
-    flat = one.reshape(first.shape)
-    return all(torch.allclose(half, flat, rtol=close, atol=close, equal_nan=True) for half in (first, second))
+    for dim in range(min(two.dim(), 2)):
+        if two.shape[dim] % 2 == 0:
+            halves = two.chunk(2, dim)
+            flat = one.reshape(halves[0].shape)
+            if all(torch.allclose(half, flat, rtol=close, atol=close, equal_nan=True) for half in halves):
+                return True
+    return False

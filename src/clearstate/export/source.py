@@ -158,8 +158,10 @@ def _shapes(program: Program) -> str:
             if not isinstance(example, torch.Tensor):
                 return "a number"
             shape = [str(size) for size in example.shape]
-            if program.batched and shape:
-                shape[0] = "batch" if example.shape[0] == batch else f"{example.shape[0] / batch:g} batch"
+            for dim in (1, 0) if program.batch_dim else (0,):
+                if program.batch_dim is not None and len(shape) > dim and example.shape[dim] == batch:
+                    shape[dim] = "batch"
+                    break
             return " x ".join(shape) or "a number"
         if isinstance(table, dict):
             return "a dict"
@@ -167,7 +169,7 @@ def _shapes(program: Program) -> str:
         return whole if len(whole) < 40 else f"a list of {len(table)}"
 
     first = next((v.example for v in leaves(program.input) if isinstance(v.example, torch.Tensor)), None)
-    batch = first.shape[0] if first is not None and first.dim() else 1
+    batch = None if first is None or program.batch_dim is None else first.shape[program.batch_dim]
     return f"Compared on {sizes(program.input)} in, {sizes(program.output)} out."
 
 

@@ -5,7 +5,7 @@ const DEEP = 7; // levels that show their parts at once
 const SMALLEST = 36; // square pixels of the smallest tile of its own
 const NAMED = 1100; // square pixels from which a tile has its name on it
 const SPECK = 20; // square pixels below which a role's part of a whole is left out
-const OPENED = 4000; // square pixels from which a node shows its parts
+const OPENED = 7000; // square pixels from which a node shows its parts
 
 const place = document.getElementById("maps");
 const said = document.getElementById("said");
@@ -110,7 +110,7 @@ class Treemap {
           const inner = tile(child, above, -1, value, nodeText(child));
           if (open.has(child)) inner.children = branch(child, inner.tile);
           else inner.children = parts([child], inner.tile, nodeText(child));
-          const headed = open.has(child) && pixels > 2600;
+          const headed = open.has(child);
           inner.upperLabel = { show: headed };
           inner.itemStyle = {
             borderColor: this.tiles[inner.tile].depth % 2 ? palette.level : palette.level2,

@@ -14,17 +14,26 @@ from ..stateful import CLASSES
 
 PACKS: dict[str, str] = {
     "cudnn_rnn": "cudnn.BGRU cudnn.BLSTM cudnn.GRU cudnn.LSTM cudnn.RNN cudnn.RNNReLU cudnn.RNNTanh",
-    "dpnn": "nn.CategoricalEntropy nn.Clip nn.Inception nn.ReverseTable nn.Serial nn.SpatialFeatNormalization",
+    "dpnn": (
+        "nn.ArgMax nn.CategoricalEntropy nn.Clip nn.FireModule nn.Inception nn.ReverseTable nn.Serial "
+        "nn.SpatialFeatNormalization nn.TotalDropout"
+    ),
     "fast_neural_style": "nn.DeepDreamLoss nn.GramMatrix nn.InstanceNormalization nn.ShaveImage nn.TotalVariation",
+    "images": "nn.PCAColorTransform nn.SimpleColorTransform nn.SpatialGlimpse nn.SpatialRegionDropout",
     "inn": (
         "inn.ConstAffine inn.MeanSubtraction inn.ROIPooling inn.SpatialConstAffine inn.SpatialPyramidPooling "
         "inn.SpatialStochasticPooling"
     ),
+    "reinforce": (
+        "nn.Reinforce nn.ReinforceBernoulli nn.ReinforceCategorical nn.ReinforceGamma nn.ReinforceNormal "
+        "nn.VRClassReward"
+    ),
     "rnn": (
         "nn.AbstractRecurrent nn.AbstractSequencer nn.BiSequencer nn.BiSequencerLM nn.CopyGrad nn.ExpandAs nn.FastLSTM "
         "nn.GRU nn.LSTM nn.LinearNoBias nn.LookupTableMaskZero nn.MaskZero nn.MaskZeroCriterion nn.NormStabilizer "
-        "nn.Recurrence nn.Recurrent nn.Recursor nn.Repeater nn.RepeaterCriterion nn.SAdd nn.SeqBRNN nn.SeqGRU "
-        "nn.SeqLSTM nn.SeqLSTMP nn.SeqReverseSequence nn.Sequencer nn.SequencerCriterion nn.TrimZero"
+        "nn.Recurrence nn.Recurrent nn.RecurrentAttention nn.Recursor nn.Repeater nn.RepeaterCriterion nn.SAdd "
+        "nn.SeqBRNN nn.SeqGRU nn.SeqLSTM nn.SeqLSTMP nn.SeqReverseSequence nn.Sequencer nn.SequencerCriterion "
+        "nn.TrimZero"
     ),
     "w2nn": (
         "w2nn.AuxiliaryLossTable w2nn.ClippedMSECriterion w2nn.ClippedWeightedHuberCriterion w2nn.DepthExpand2x "

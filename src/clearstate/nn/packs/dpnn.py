@@ -11,17 +11,19 @@ from torch import Tensor
 from ..activation import Log, ReLU
 from ..checks import expect, expect_table
 from ..container import Sequential
-from ..containers import ConcatTable, DepthConcat
+from ..containers import Concat, ConcatTable, DepthConcat
 from ..convolution import SpatialConvolution
 from ..decorators import Decorator
-from ..fields import plain
+from ..fields import index, plain
 from ..module import Module
 from ..normalization import SpatialBatchNormalization
 from ..pointwise import AddConstant, MulConstant
 from ..pooling import SpatialMaxPooling
 from ..reduction import Sum
+from ..registry import find
 from ..simple import Identity
 from ..table_arithmetic import CMulTable
+from ..tape import describe
 from .gradients import penalized, straight_through
 from .references import Referring
 
@@ -238,3 +240,112 @@ class SpatialFeatNormalization(Module):
     def update_output(self, input: Tensor) -> Tensor:
         expect(input, dims=(3, 4), size={-3: self.no_of_feats})
         return (input - self.mean.view(-1, 1, 1)) / self.std.view(-1, 1, 1)
+
+
+class FireModule(Referring, Decorator):
+    """SqueezeNet's module: few planes by a 1x1 convolution, then many by one of 1x1 and one of 3x3, joined.
+
+    Args:
+        n_input_plane: planes of the input.
+        s1x1: planes of the first convolution.
+        e1x1, e3x3: planes of the others.
+        activation: the class of nn that follows each.
+
+    Shapes: ``batch x planes x h x w`` in, ``batch x (e1x1 + e3x3) x h x w`` out. Follows dpnn's ``FireModule.lua``.
+
+    >>> FireModule(3, 2, 4, 5)(torch.ones(1, 3, 8, 8)).shape
+    torch.Size([1, 9, 8, 8])
+    """
+
+    fields = plain("nInputPlane s1x1 e1x1 e3x3 activation")
+    n_input_plane: int
+    s1x1: int
+    e1x1: int
+    e3x3: int
+    activation: str
+
+    def __init__(self, n_input_plane: int, s1x1: int, e1x1: int, e3x3: int, activation: str = "ReLU") -> None:
+        squeeze = SpatialConvolution(n_input_plane, s1x1, 1, 1)
+        expand = Concat(1).add(SpatialConvolution(s1x1, e1x1, 1, 1))
+        expand.add(SpatialConvolution(s1x1, e3x3, 3, 3, 1, 1, 1, 1))
+        active = find(f"nn.{activation}")
+        if active is None:
+            raise ValueError(f"nn has no activation {activation}")
+        net = Sequential(squeeze, active(), expand, active())
+        super().__init__(net)
+        self.n_input_plane, self.s1x1, self.e1x1, self.e3x3 = n_input_plane, s1x1, e1x1, e3x3
+        self.activation = activation
+        self.refer(module=net, squeeze=squeeze, expand=expand)
+
+    def to_string(self) -> str:
+        return (
+            f"{self.typename} inputPlanes: {self.n_input_plane} -> Squeeze Planes: {self.s1x1} -> "
+            f"Expand: {self.e1x1}(1x1) + {self.e3x3}(3x3), activation: {self.activation}"
+        )
+
+
+class ArgMax(Module):
+    """The index of the largest element along a dimension, from 0. It has no gradient.
+
+    Args:
+        dim: the dimension, from 0, of an input that is no batch.
+        n_input_dim: dimensions of an input that is no batch; every input is one unless given.
+        as_long: whether the indices are whole numbers, or of the input's type.
+
+    Follows dpnn's ``ArgMax.lua``.
+
+    >>> ArgMax(0, 1)(torch.tensor([[1.0, 5.0], [4.0, 2.0]]))
+    tensor([1, 0])
+    """
+
+    fields = index("dim") | plain("nInputDim asLong")
+    dim: int = 0
+    n_input_dim: int = 9999
+    as_long: bool = True
+
+    def __init__(self, dim: int = 0, n_input_dim: int = 9999, as_long: bool = True) -> None:
+        super().__init__()
+        self.dim, self.n_input_dim, self.as_long = dim, n_input_dim, as_long
+        if as_long:
+            self.output = torch.empty(0, dtype=torch.long)
+
+    def update_output(self, input: Tensor) -> Tensor:
+        expect(input)
+        dim = self.dim + 1 if input.dim() > self.n_input_dim else self.dim
+        if dim >= input.dim():
+            raise ValueError(f"there is no dimension {dim} in {describe(input)}")
+        indices = input.argmax(dim, keepdim=input.dim() == 1)
+        return indices if self.as_long else indices.to(input.dtype)
+
+
+class TotalDropout(Module):
+    """In training, all of the input or, with probability ``p``, zeros. Follows dpnn's ``TotalDropout.lua``.
+
+    >>> TotalDropout(0.5).eval()(torch.ones(2))
+    tensor([1., 1.])
+    """
+
+    fields = plain("p")
+    transient = ("noise",)
+    p: float = 0.5
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"the probability must be at least 0 and below 1, not {p}")
+        self.p = p
+
+    def draw(self, input: Tensor) -> Tensor:
+        """What the input is multiplied with: 0 or 1."""
+        return torch.empty((), dtype=input.dtype, device=input.device).bernoulli_(1 - self.p)
+
+    def update_output(self, input: Tensor) -> Tensor:
+        expect(input)
+        if not self.training:
+            return input
+        noise = self.draw(input)
+        self.keep("noise", noise)
+        return input * noise
+
+    def to_string(self) -> str:
+        return f"{self.typename}({self.p:f})"

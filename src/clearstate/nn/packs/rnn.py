@@ -11,6 +11,7 @@ with rnn.sequence():                      # step by step: the state is carried w
 """
 
 from ..memory import sequence
+from .attention import RecurrentAttention
 from .cells import GRU, LSTM, FastLSTM
 from .masks import LookupTableMaskZero, MaskZero, MaskZeroCriterion, TrimZero
 from .recurrent import (
@@ -45,6 +46,7 @@ __all__ = [
     "NormStabilizer",
     "Recurrence",
     "Recurrent",
+    "RecurrentAttention",
     "Recursor",
     "Repeater",
     "RepeaterCriterion",

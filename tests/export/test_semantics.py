@@ -448,3 +448,16 @@ def test_layers_of_pytorch_within_a_net_stay_what_they_are() -> None:
     assert_same(net, stock, image(1, 9, 9), image(1, 7, 8))
     kinds = [type(layer).__name__ for layer in only(stock)]
     assert kinds == ["Conv2d", "Conv2d", "BatchNorm2d", "GELU", "Upsample"]
+
+
+def test_pairs_of_index_and_value_are_taken_alone_and_in_tables() -> None:
+    for net in (nn.SparseLinear(10, 3), nn.IndexLinear(10, 3)):
+        torch.nn.init.normal_(net.weight)
+        indices, values = torch.tensor([1, 7, 9]), torch.randn(3).double()
+        sample: Any = [indices, values]
+        several: Any = [[indices, indices[:2]], [values, values[:2]]]
+        if isinstance(net, nn.SparseLinear):
+            sample = torch.stack([indices.double(), values], 1)
+            several = [sample, sample[:2]]
+        for each in (sample, several):
+            assert_same(net.double(), converted(net, each), each)

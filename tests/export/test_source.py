@@ -105,6 +105,18 @@ def test_long_calls_and_long_tables_have_a_line_for_each_part(tmp_path: Path) ->
     torch.testing.assert_close(loaded(x), net(x), rtol=1e-4, atol=1e-4)
 
 
+def test_many_branches_are_added_and_multiplied_in_order(tmp_path: Path) -> None:
+    for combine in (nn.CAddTable(), nn.CMulTable()):
+        branches = nn.ConcatTable()
+        for _ in range(20):
+            branches.add(nn.Linear(3, 3))
+        net = nn.Sequential(branches, combine).double()
+        cs.write_definition(net, tmp_path / "many.py")
+        assert max(map(len, (tmp_path / "many.py").read_text().splitlines())) <= 88
+        x = torch.randn(4, 3).double()
+        torch.testing.assert_close(imported(tmp_path / "many.py").load()(x), net(x))
+
+
 def test_nothing_is_written_where_something_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(cs.ConversionError):
         cs.write_definition(nn.Sequential(nn.Linear(3, 2), nn.Kmeans(2, 2)), tmp_path / "net.py")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ... import nn
 from ...nn.tables import dimension_of
-from ..calls import call, text
+from ..calls import Call, call, text
 from ..values import Value, leaves
 from .table import Unmapped, rule
 
@@ -77,8 +77,14 @@ def _all_tensors(table: Any, count: int | None = None) -> list[Value]:
     return table
 
 
+MANY = 8
+"""Tensors that are written with signs between them; more are a list that is summed up, or multiplied."""
+
+
 def _chained(table: Any, to: Any, sign: str, count: int | None = None) -> Any:
     parts = _alike(_all_tensors(table, count), to)
+    if len(parts) > MANY:
+        return to.code(Call({"+": "sum", "*": "math.prod"}[sign], (items(len(parts)),)), *parts)
     return to.code(f" {sign} ".join(f"{{{i}}}" for i in range(len(parts))), *parts)
 
 
@@ -214,6 +220,4 @@ def joined(parts: list[Value], dim: int, to: Any) -> Any:
 
 def items(count: int) -> Any:
     """A tuple of the first inputs, in a `Call`."""
-    from ..calls import Call
-
     return Call("", tuple(f"{{{i}}}" for i in range(count)))

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ... import nn
-from ..calls import call
+from ..calls import Call, call
 from ..values import Value
 from .table import Unmapped, rule
 
@@ -91,7 +91,7 @@ def index_linear(m: nn.IndexLinear, table: Any, to: Any) -> Any:
     if isinstance(keys, Value):
         return summed(keys, values, *counts)
     rows = [summed(key, value) for key, value in zip(keys, values, strict=True)]
-    return to.code(listed("torch.stack(", len(rows), ")"), *rows)
+    return to.code(stacked(len(rows)), *rows)
 
 
 @rule(nn.SparseLinear, becomes="SparseLinear")
@@ -103,9 +103,9 @@ def sparse_linear(m: nn.SparseLinear, x: Any, to: Any) -> Any:
     for sample in samples:
         features, values = to.code("{0}.unbind(-1)", sample, results=2)
         rows.append(to.again(made, "fc", features, values, code="{layer}({0}, {1})", weight=m.weight.t(), bias=m.bias))
-    return to.code(listed("torch.stack(", len(rows), ")"), *rows) if isinstance(x, list) else rows[0]
+    return to.code(stacked(len(rows)), *rows) if isinstance(x, list) else rows[0]
 
 
-def listed(begin: str, count: int, end: str) -> str:
-    """Source with a list of so many inputs: ``torch.stack([{0}, {1}])``."""
-    return begin + "[" + ", ".join(f"{{{i}}}" for i in range(count)) + "]" + end
+def stacked(count: int) -> Call:
+    """Source that stacks so many inputs: ``torch.stack([{0}, {1}])``."""
+    return Call("torch.stack", (Call("", tuple(f"{{{i}}}" for i in range(count)), "[]"),))

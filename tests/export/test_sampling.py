@@ -10,6 +10,7 @@ import torch
 import clearstate as cs
 import clearstate.nn as nn
 from clearstate.export.sampling import made_for
+from clearstate.nn.packs import cudnn_rnn, rnn
 from tests.recordings import DIGITS, case
 
 
@@ -42,6 +43,8 @@ NETS: dict[str, tuple[Any, Any]] = {
     "any planes": (nn.Sequential(nn.SpatialZeroPadding(1), nn.SpatialAveragePooling(2, 2)), (2, 3, 32, 32)),
     "graph": (graph(), [(2, 3), (2, 5)]),
     "bilinear": (nn.Bilinear(3, 4, 2), [(2, 3), (2, 4)]),
+    "recurrent": (nn.Sequential(nn.Dropout(0.5), cudnn_rnn.LSTM(4, 3, 2)), (2, 32, 4)),
+    "recurrent, rnn's": (nn.Sequential(rnn.SeqLSTM(4, 3)), (2, 32, 4)),
     "normalized": (nn.Sequential(nn.SpatialBatchNormalization(3)), (2, 3, 32, 32)),
 }
 

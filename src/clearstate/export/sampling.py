@@ -19,6 +19,9 @@ BATCH = 2
 SIDES = (32, 224, 28, 64, 16, 8, 96, 128, 227, 231, 299, 256, 48, 12, 24, 20, 14, 10, 40, 56, 80, 100, 112, 160, 192)
 """Sides of images that are tried, in this order."""
 
+SEQUENCES = (".packs.cudnn_rnn", ".packs.seq")
+"""Files of layers that take sequences of any length."""
+
 PLANES = 3
 """Of images whose planes no layer says."""
 
@@ -106,6 +109,9 @@ def _of_layer(m: Any) -> _Features | None:
         return _Features(len(m.running_mean), m.n_dim - 2)
     if hasattr(m, "n_input_plane") and hasattr(m, "axes"):
         return _Features(int(m.n_input_plane), AXES[m.axes])
+    size = getattr(m, "input_size", None) or getattr(m, "inputsize", None)
+    if size and type(m).__module__.endswith(SEQUENCES):
+        return _Features(int(size), 1, last=True)
     if isinstance(m, nn.SpatialContrastiveNormalization):
         return _Features(int(m.n_input_plane), 2)
     return None

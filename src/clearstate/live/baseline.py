@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..roles import Role
-from .holdings import INTERNAL, Attribute, modules
+from .holdings import INTERNAL, TABLES, Attribute, modules
 from .shadow import origin
 from .wrappers import is_machinery
 
@@ -86,7 +86,7 @@ def _version(tensor: Tensor) -> int:
 
 def _remembered(value: Any) -> Any:
     """The value, or for tables a shallow copy: what is in them may change."""
-    return copy.copy(value) if isinstance(value, list | dict | set) else value
+    return copy.copy(value) if type(value) in TABLES else value
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import warnings
+from collections import deque
 from collections.abc import Collection, Mapping
 from functools import partial
 from operator import setitem
@@ -19,7 +21,7 @@ from .constructors import Left, stores
 from .declared import plan
 from .detaching import Undo, detached
 from .evidence import Judged, Walk, judge
-from .holdings import Attribute, modules
+from .holdings import TABLES, Attribute, modules
 from .together import companions
 
 
@@ -139,9 +141,12 @@ def _restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) 
         left = stores(type(attribute.module)).get(attribute.name, Left.NOTHING)
         there = left is not Left.NOTHING
         then = None if isinstance(left, Left) else left()
+        if left is Left.SOMETHING and type(attribute.value) in TABLES:
+            then = copy.copy(attribute.value)
+            then.clear()
     if not there:
         _remove(attribute, done)
-    elif isinstance(then, list | dict | set) and type(then) is type(attribute.value):
+    elif type(then) in TABLES and type(then) is type(attribute.value):
         _refill(attribute.value, then, done)
     else:
         _set(attribute, then, done)
@@ -177,7 +182,7 @@ def _refill(table: Any, then: Any, done: list[Undo]) -> None:
 
 def _fill(table: Any, content: Any) -> None:
     table.clear()
-    table.extend(content) if isinstance(table, list) else table.update(content)
+    table.extend(content) if isinstance(table, list | deque) else table.update(content)
 
 
 def empty_caches() -> None:

@@ -47,7 +47,9 @@ class Copies:
         return new
 
     def _copied(self, tensor: Tensor, key: int | None) -> Tensor:
-        plain = type(tensor) is Tensor and tensor.layout is torch.strided and not tensor.is_meta
+        plain = (
+            type(tensor) is Tensor and tensor.layout is torch.strided and not tensor.is_meta and not tensor.is_nested
+        )
         if not plain or key is None or tensor.is_conj() or tensor.is_neg() or tensor.is_quantized:
             return tensor.detach().clone()
         if key not in self._storages:

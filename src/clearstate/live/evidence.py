@@ -98,7 +98,7 @@ def judge(walk: Walk, baseline: Baseline | None = None, proved: Said | None = No
             elif name in known.transient or (name in known.counters and is_a_counter(attribute)):
                 found.append(Judged(attribute, tensors, Role.TRANSIENT, "declared"))
         parameters, buffers = attributes.get("_parameters"), attributes.get("_buffers")
-        if parameters and not sought.isdisjoint(parameters):
+        if parameters and not sought.isdisjoint(parameters.keys()):
             found += _registered(path, module, "_parameters", known)
         if buffers and any(name in sought or (b is not None and b.grad_fn is not None) for name, b in buffers.items()):
             found += _registered(path, module, "_buffers", known)

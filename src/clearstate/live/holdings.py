@@ -11,12 +11,14 @@ import dataclasses
 import functools
 import io
 import types
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .wrappers import is_machinery
@@ -50,6 +52,9 @@ PLAIN = frozenset((*OPAQUE, type(None))) - {io.IOBase}
 
 NARROW = 16
 """Up to so many entries, a list or a tuple is told at one look, too."""
+
+TABLES = (list, dict, set, OrderedDict, defaultdict, deque)
+"""Exactly these are emptied in place, and copied for a shadow."""
 
 DEEPEST = 8
 """How deep objects inside objects are looked into."""
@@ -162,16 +167,18 @@ def holds_tensors(value: Any) -> bool:
     return next(_look(value, (), set(), [WIDEST]), None) is not None
 
 
-def parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a container or an object holds, with the step to it."""
-    if isinstance(value, Mapping):
-        yield from ((f"[{key!r}]", item) for key, item in list(value.items()))
-    elif isinstance(value, list | tuple | set | frozenset):
-        yield from ((f"[{i}]", item) for i, item in enumerate(list(value)))
-    elif isinstance(value, functools.partial):
-        yield from ((".func", value.func), (".args", value.args), (".keywords", value.keywords))
-    else:
-        yield from ((f".{name}", item) for name, item in fields_of(value))
+def parts(value: Any) -> list[tuple[str, Any]]:
+    """What a container or an object holds, with the step to it; nothing, where it refuses to be looked into."""
+    try:
+        if isinstance(value, Mapping):
+            return [(f"[{key!r}]", item) for key, item in list(value.items())]
+        if isinstance(value, list | tuple | set | frozenset | deque):
+            return [(f"[{i}]", item) for i, item in enumerate(list(value))]
+        if isinstance(value, functools.partial):
+            return [(".func", value.func), (".args", value.args), (".keywords", value.keywords)]
+        return [(f".{name}", item) for name, item in fields_of(value)]
+    except Exception:  # code of another's class, which may raise whatever it likes
+        return []
 
 
 def fields_of(value: Any) -> list[tuple[str, Any]]:
@@ -184,7 +191,10 @@ def fields_of(value: Any) -> list[tuple[str, Any]]:
         return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value) if hasattr(value, f.name)]
     if isinstance(value, functools.partial):  # to ask it for its table would make one, and its pickle larger
         return []
-    return list(vars(value).items()) if hasattr(value, "__dict__") else []
+    try:
+        return list(vars(value).items())
+    except Exception:  # it has no table, or one that cannot be had
+        return []
 
 
 def memory(tensor: Tensor) -> Tensor:
@@ -214,7 +224,7 @@ def storage_key(tensor: Tensor) -> int | None:
     try:
         storage = (tensor if type(tensor) in ORDINARY else memory(tensor)).untyped_storage()
         return storage.data_ptr() or storage._cdata
-    except (NotImplementedError, RuntimeError):  # tensor subclasses and layouts without a storage of their own
+    except (NotImplementedError, RuntimeError, ValueError):  # subclasses, layouts and lazy ones without a storage
         return None
 
 
@@ -228,5 +238,7 @@ def nbytes(tensor: Tensor) -> int:
     >>> nbytes(torch.ones(3))
     12
     """
+    if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
+        return 0
     inner = _inner(tensor)
     return sum(map(nbytes, inner)) if inner else tensor.numel() * tensor.element_size()

@@ -17,7 +17,7 @@ from .coverage import fresh_bytes
 from .declared import plan
 from .evidence import Judged, Walk, judge
 from .hanging import notes
-from .holdings import memory, modules, nbytes, storage_key
+from .holdings import ORDINARY, memory, modules, nbytes, storage_key
 
 PRIORITY = {role: i for i, role in enumerate((Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.UNKNOWN, Role.GRADIENT))}
 """Bytes that several pieces see are counted for the first of these."""
@@ -138,6 +138,12 @@ def _of_module(
 def _entry(piece: _Piece, size: int) -> Entry:
     tensor = piece.tensor
     dtype = str(tensor.dtype).removeprefix("torch.")
-    kind = type(tensor).__qualname__ if type(tensor) not in (Tensor, torch.nn.Parameter) else tensor.type()
-    shape, device = tuple(tensor.shape), str(tensor.device)
+    kind = type(tensor).__qualname__
+    if type(tensor) in ORDINARY and tensor.layout in (torch.strided, torch.sparse_coo):
+        kind = tensor.type()
+    try:
+        shape: tuple[int, ...] | None = tuple(tensor.shape)
+    except (RuntimeError, ValueError):  # nested, or not yet made
+        shape = None
+    device = str(tensor.device)
     return Entry(piece.path, piece.module, kind, piece.role, size, piece.evidence, dtype, shape, device)

@@ -116,6 +116,9 @@ class _Mode:
             module = made[number]
             restore(Attribute("", module, name, module.__dict__[name]), None, [])
         for module in made.values():
+            if isinstance(module, torch.jit.ScriptModule):
+                module.train(self.training)
+                continue
             module.__dict__["training"] = self.training
             if "require_backward_grad_sync" in module.__dict__:  # DDP: the gradients of this run are no one else's
                 module.__dict__["require_backward_grad_sync"] = False

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import functools
+import types
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from .holdings import TABLES
 from .sharded import unsharded
+from .wrappers import wrapping_step
 
 if TYPE_CHECKING:
     from .copies import Copies
@@ -31,7 +35,13 @@ def _remember(new: torch.nn.Module, old: torch.nn.Module) -> None:
     _origins[key] = weakref.ref(new, lambda _: _origins.pop(key, None)), origin(old)
 
 
-TABLES = ("_parameters", "_buffers", "_non_persistent_buffers_set")
+DEEPEST_TABLE = 100
+"""How deep tables inside tables are copied for a shadow; those inside are the model's own."""
+
+BOUND = (types.MethodType, types.FunctionType, functools.partial)
+"""What can call a module."""
+
+REGISTERED = ("_parameters", "_buffers", "_non_persistent_buffers_set")
 
 
 def shadow(model: M, *, copies: Copies | None = None) -> tuple[M, dict[int, torch.nn.Module]]:
@@ -54,9 +64,13 @@ def shadow(model: M, *, copies: Copies | None = None) -> tuple[M, dict[int, torc
     memo: dict[int, Any] = {}
     _shadow_modules(model, made, copies)
     for new in list(made.values()):
+        if isinstance(new, torch.jit.ScriptModule):
+            continue
         for name, value in list(new.__dict__.items()):
-            if name not in TABLES and name != "_modules":
+            if name not in REGISTERED and name != "_modules":
                 new.__dict__[name] = _shadow_value(value, made, memo, copies)
+    if copies is not None:
+        _without_compilers(made)
     unsharded(model, made, None if copies is None else copies.gathered)
     return made[id(model)], made
 
@@ -67,10 +81,14 @@ def _shadow_modules(module: torch.nn.Module, made: dict[int, Any], copies: Copie
         old = stack.pop()
         if id(old) in made:
             continue
+        if isinstance(old, torch.jit.ScriptModule):  # what it has is not Python's: work leaves nothing there
+            made[id(old)] = old if copies is None else copy.deepcopy(old)
+            continue
         new = made[id(old)] = object.__new__(old.__class__)  # a class of `fully_shard` makes no other of its kind
         _remember(new, old)
         new.__dict__.update(old.__dict__)
-        for table in TABLES:
+        new.__dict__.pop("_compiled_call_impl", None)  # `compile` made it for the model itself
+        for table in REGISTERED:
             if table in new.__dict__:
                 new.__dict__[table] = copy.copy(new.__dict__[table])
         if copies is not None:
@@ -78,13 +96,46 @@ def _shadow_modules(module: torch.nn.Module, made: dict[int, Any], copies: Copie
             buffers.update({name: copies.tensor(b) for name, b in buffers.items() if b is not None})
         stack += [child for child in old.__dict__.get("_modules", {}).values() if child is not None]
     for new in list(made.values()):
+        if isinstance(new, torch.jit.ScriptModule):
+            continue
         children = new.__dict__.get("_modules")
         if children is not None:
             renewed = OrderedDict((name, made.get(id(child), child)) for name, child in children.items())
             new.__dict__["_modules"] = renewed if isinstance(children, OrderedDict) else dict(renewed)
 
 
-def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], copies: Copies | None) -> Any:
+def _without_compilers(made: dict[int, Any]) -> None:
+    """What ``torch.compile`` wraps calls the model itself: a shadow that is run has what is inside in its place."""
+    wrappers = [new for new in made.values() if wrapping_step(type(new)) == "_orig_mod"]
+    wrapped = {id(new): new._modules["_orig_mod"] for new in wrappers}
+
+    def inside(new: Any) -> Any:
+        while id(new) in wrapped:
+            new = wrapped[id(new)]
+        return new
+
+    if wrapped:
+        made.update({key: inside(new) for key, new in made.items()})
+        for new in made.values():
+            children = new.__dict__.get("_modules") or {}
+            children.update({name: inside(child) for name, child in children.items()})
+
+
+def _rebound(function: Any, cells: list[Any]) -> Any:
+    """A function that is the same, but for the variables of the function around it."""
+    new = types.FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        tuple(types.CellType(content) for content in cells),
+    )
+    new.__dict__.update(function.__dict__)
+    new.__kwdefaults__, new.__qualname__ = function.__kwdefaults__, function.__qualname__
+    return new
+
+
+def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], copies: Copies | None, depth: int = 0) -> Any:
     """The value with its tables copied, its bound methods and modules those of the shadow."""
     if id(value) in made:
         return made[id(value)]
@@ -95,17 +146,35 @@ def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], copies
     method_of = getattr(value, "__self__", None)
     if isinstance(method_of, torch.nn.Module) and id(method_of) in made and hasattr(value, "__func__"):
         return value.__func__.__get__(made[id(method_of)])
-    if type(value) in (list, set, dict, OrderedDict):
+    if type(value) in TABLES and depth < DEEPEST_TABLE:
         new = memo[id(value)] = copy.copy(value)
         if isinstance(value, dict):
-            new.update({key: _shadow_value(item, made, memo, copies) for key, item in value.items()})
-        elif isinstance(value, list):
-            new[:] = [_shadow_value(item, made, memo, copies) for item in value]
+            new.update({key: _shadow_value(item, made, memo, copies, depth + 1) for key, item in value.items()})
+        elif isinstance(value, list | deque):
+            new.clear()
+            new.extend([_shadow_value(item, made, memo, copies, depth + 1) for item in value])
         return new
     if type(value) is tuple:
-        return tuple(_shadow_value(item, made, memo, copies) for item in value)
+        return tuple(_shadow_value(item, made, memo, copies, depth + 1) for item in value)
+    if type(value) is functools.partial:
+        parts = (value.args, value.keywords)
+        args, keywords = (_shadow_value(part, made, memo, copies, depth + 1) for part in parts)
+        return functools.partial(_shadow_value(value.func, made, memo, copies, depth + 1), *args, **keywords)
+    if type(value) is types.FunctionType and value.__closure__ and depth < DEEPEST_TABLE:
+        memo[id(value)] = value  # in cycles, the old one
+        try:
+            cells = [cell.cell_contents for cell in value.__closure__]
+        except ValueError:  # one is empty yet
+            return value
+        ours = [
+            _shadow_value(cell, made, memo, copies, depth + 1) if isinstance(cell, BOUND) or id(cell) in made else cell
+            for cell in cells
+        ]
+        if any(new is not old for new, old in zip(ours, cells, strict=True)):
+            memo[id(value)] = _rebound(value, ours)
+        return memo[id(value)]
     if copies is None:
         return value
     memo[id(value)] = value  # in cycles, the old one
-    memo[id(value)] = copies.thing(value, lambda item: _shadow_value(item, made, memo, copies))
+    memo[id(value)] = copies.thing(value, lambda item: _shadow_value(item, made, memo, copies, depth + 1))
     return memo[id(value)]

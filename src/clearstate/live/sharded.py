@@ -51,6 +51,8 @@ def unsharded(
 
 
 def _state(module: torch.nn.Module) -> Any:
+    if type(module).__hash__ is None:  # `fully_shard` does not know such
+        return None
     return sys.modules[STATES]._get_module_fsdp_state(module)
 
 

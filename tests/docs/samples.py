@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -15,8 +16,7 @@ def write(folder: Path) -> None:
     """Writes the files into a folder.
 
     ``model.t7`` and ``old.t7`` are a small net as Torch7 saved it after training; ``last.ckpt`` is a checkpoint as
-    Lightning writes it, ``train.pt`` one of a script of one's own, wrapped and with an averaged copy; ``shards/`` is
-    a model in two safetensors files with their index.
+    Lightning writes it, ``train.pt`` one of a script of one's own, wrapped and with an averaged copy.
     """
     (folder / "examples").mkdir()
     for name in "model.t7", "old.t7", "examples/digits.t7":
@@ -46,6 +46,7 @@ def write(folder: Path) -> None:
     )
 
 
+@cache
 def _trained() -> tuple[nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))

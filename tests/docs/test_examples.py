@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -93,7 +94,9 @@ def test_the_examples_of_a_document_do_what_they_show(
     monkeypatch.syspath_prepend(str(tmp_path))
     before = set(sys.modules)
     console = Console(capsys)
-    names: dict[str, object] = {"__name__": "__main__"}
+    page = ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", page)
+    names = page.__dict__
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     wrong: list[str] = []
     for block in shown:
@@ -101,8 +104,8 @@ def test_the_examples_of_a_document_do_what_they_show(
             wrong += [told for command in commands(block) if (told := _told(command, console, path))]
         elif ">>>" in block.text:
             test = doctest.DocTestParser().get_doctest(block.text, names, path.name, str(path), block.line)
+            test.globs = names
             runner.run(test, out=wrong.append, clear_globs=False)
-            names = test.globs
         else:
             exec(compile("\n" * block.line + block.text, str(path), "exec"), names)
     for name in set(sys.modules) - before:

@@ -138,17 +138,17 @@ def test_a_layer_may_have_a_child_named_output() -> None:
     assert copy.deepcopy(layer).double()(torch.ones(1, 3).double()).shape == (1, 2)
 
 
-def test_a_backward_that_fails_leaves_no_gradient_of_the_one_before() -> None:
-    layer, x = nn.Linear(3, 2), torch.ones(1, 3)
+def test_a_backward_that_fails_leaves_no_large_gradient_of_the_one_before() -> None:
+    layer, x = nn.Linear(3, 2), torch.ones(30000, 3)
     layer.forward(x)
-    held = layer.backward(x, torch.ones(1, 2))
+    held = layer.backward(x, torch.ones(30000, 2))
     with pytest.raises(ValueError, match="grad_output"):
         layer.backward(x, torch.ones(1, 5))
     assert held.numel(), "nothing was begun"
     with torch.no_grad():
         layer.weight.add_(1)  # what the tape has seen is no more
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        layer.backward(x, torch.ones(1, 2))
+        layer.backward(x, torch.ones(30000, 2))
     assert not held.numel()
     assert layer.grad_input is held
 

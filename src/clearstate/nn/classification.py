@@ -116,7 +116,7 @@ class ClassNLLCriterion(_Weighted):
         expect(input, dims=(1, 2))
         classes = as_classes(target, input)
         batch = input if input.dim() == 2 else input.unsqueeze(0)
-        if classes.dim() > 1 or classes.numel() != len(batch):
+        if classes.dim() > 1 or classes.numel() != batch.shape[0]:
             raise ValueError(f"expected a class for each sample of {describe(input)}, got {describe(target)}")
         return likelihood(batch, classes.reshape(-1), self.weights, self.size_average, self.ignore_index)
 

@@ -53,8 +53,10 @@ class Linear(Module):
         return self
 
     def update_output(self, input: Tensor) -> Tensor:
-        expect(input, dims=(1, 2), size={-1: self.weight.shape[1]})
-        return F.linear(input, self.weight, self.bias)
+        weight: Tensor = self.weight
+        if type(input) is not Tensor or input.dim() not in (1, 2) or input.shape[-1] != weight.shape[1]:
+            expect(input, dims=(1, 2), size={-1: weight.shape[1]})
+        return F.linear(input, weight, self.bias)
 
     def to_string(self) -> str:
         return f"{self.typename}({self.weight.shape[1]} -> {self.weight.shape[0]}){_without(self.bias)}"

@@ -14,7 +14,7 @@ from . import sharing
 from .nodes import Node
 from .ownership import Kept
 from .stateful import Stateful, parameters_inside
-from .tape import Way, calls, describe
+from .tape import Slice, Way, calls, describe
 
 M = TypeVar("M", bound="Module")
 
@@ -278,8 +278,14 @@ class Criterion(Stateful):
         Raises:
             RuntimeError: there was no forward since the last `clear_state`.
         """
-        part = self.__dict__.get("_tape")
-        result = part.entries[0].result if part is not None and part.entries else None
+        part: Slice | None = self.__dict__.get("_tape")
+        result = None
+        if part is not None and part.tape.entries:
+            _, inner, result = part.tape.entries[part.start]
+            if part.stop == part.start + 1 and _is_number(result) and type(inner) is Tensor and inner.requires_grad:
+                grad = torch.autograd.grad(result, inner, retain_graph=True, allow_unused=True)[0]  # as mostly
+                self._keep_grad_input(torch.zeros_like(inner, requires_grad=False) if grad is None else grad)
+                return self.grad_input
         ones = torch.ones_like(result) if isinstance(result, Tensor) and result.numel() != 1 else None
         return self._back(ones, 1.0, inputs=True, parameters=False)
 
@@ -289,3 +295,8 @@ class Criterion(Stateful):
 
     def as_output(self, result: Any) -> Any:
         return result.detach().item() if isinstance(result, Tensor) and result.numel() == 1 else result
+
+
+def _is_number(result: Kept) -> bool:
+    """Whether a result is one number that a gradient can be asked of."""
+    return type(result) is Tensor and result.requires_grad and result.numel() == 1

@@ -32,7 +32,13 @@ def adopt(own: Kept, result: Kept, former: Former | None = None) -> Kept:
     (True, True)
     """
     if isinstance(result, Tensor):
-        return _adopt_tensor(own, result)
+        if type(own) is not Tensor or own.requires_grad:
+            return result.detach()
+        try:
+            own.data = result  # takes nothing of the result's graph
+        except RuntimeError:  # another device or layout, an inference tensor: no object can change to that
+            return result.detach()
+        return own
     if isinstance(result, list | tuple | dict):
         kind = dict if isinstance(result, dict) else list
         table, members = _table(own, former, kind)
@@ -50,16 +56,6 @@ NOBODY: tuple[Kept, Former | None] = (None, None)
 
 def _items(table: Kept) -> Iterable[tuple[Any, Kept]]:
     return table.items() if isinstance(table, dict) else enumerate(table)
-
-
-def _adopt_tensor(own: Kept, result: Tensor) -> Tensor:
-    if type(own) is Tensor and not own.requires_grad:
-        try:
-            own.data = result  # takes nothing of the result's graph
-        except RuntimeError:  # another device or layout, an inference tensor: no object can change to that
-            return result.detach()
-        return own
-    return result.detach()
 
 
 class Former:

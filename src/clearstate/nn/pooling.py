@@ -95,10 +95,10 @@ class _MaxPooling(_Pooling):
         if keeping:
             self.keep("indices", indices)
             for name, length in zip(("iwidth", "iheight", "itime"), reversed(size), strict=False):
-                self.keep(name, length)
+                self.__dict__[name] = length
         else:
             give(self, (indices, size), self.unpooled)
-        return self.beyond(input, output, -math.inf)
+        return self.beyond(input, output, -math.inf) if self.ceil_mode else output
 
     def loaded(self) -> None:
         indices = self.__dict__.setdefault("indices", torch.empty(0, dtype=torch.long))

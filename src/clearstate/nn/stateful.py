@@ -26,7 +26,7 @@ from . import undeclared
 from .fields import Fields, merged
 from .nodes import as_node
 from .ownership import ALONE, TABLES, Kept, adopt, alone_in, emptied, empty, mapped, own_alias, tensors
-from .tape import UNDONE, Entry, Slice, Tape, Way, calls, gradients, leaf, matched
+from .tape import LARGE, UNDONE, Entry, Slice, Tape, Way, calls, gradients, leaf, matched
 
 S = TypeVar("S", bound="Stateful")
 
@@ -206,13 +206,13 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
     def _begin(self, input: Kept, *rest: Any) -> Any:
         grad = torch.is_grad_enabled()
         if grad:
-            if any(t.requires_grad for t in tensors(input)):
+            if input.requires_grad if type(input) is Tensor else any(t.requires_grad for t in tensors(input)):
                 name = type(self).__name__
                 raise ValueError(
                     f"{name}.forward got an input that requires grad: the protocol would cut its graph here. "
                     "Call the module itself (model(x)) for autograd, or detach the input"
                 )
-            input = mapped(input, leaf)
+            input = leaf(input) if type(input) is Tensor else mapped(input, leaf)
         last: Slice | None = self.__dict__.pop("_tape", None)
         if last is not None and last.start == 0:
             last.tape.entries.clear()  # its memory is there for this forward
@@ -240,8 +240,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         result = self.update_output(inner, *rest)
         entries[start] = Entry(weakref.ref(self), inner, result)
         own["_tape"] = Slice(tape, start, len(entries))
-        former = own.get("_former")
-        own["output"] = adopt(held, self.as_output(result), former and former.get("output"))
+        own["output"] = adopt(held, self.as_output(result), own["_former"].get("output") if "_former" in own else None)
         return result
 
     def as_output(self, result: Any) -> Any:
@@ -264,8 +263,9 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         outputs, weights = matched(entries[0].result, grad_output, type(self).__name__)
         owners = [entry.module() for entry in entries] if inputs else []
         for module in owners:
-            if module is not None and "grad_input" in module.__dict__:
-                module._let_go("grad_input", module.__dict__)  # its memory is there for this backward
+            held = None if module is None else module.__dict__.get("grad_input")
+            if type(held) is Tensor and held.numel() >= LARGE:
+                empty(held)  # its memory is there for this backward
         learnt = [p for p in parameters_inside(self) if p.requires_grad] if parameters else []
         found = gradients(entries if inputs else [], outputs, weights, learnt, scale)
         for module, grads in zip(owners, found, strict=True):
@@ -275,8 +275,8 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
 
     def _keep_grad_input(self, grads: Kept) -> None:
         own = self.__dict__
-        former = own.get("_former")
-        own["grad_input"] = adopt(own.get("grad_input"), grads, former and former.get("grad_input"))
+        former = own["_former"].get("grad_input") if "_former" in own else None
+        own["grad_input"] = adopt(own.get("grad_input"), grads, former)
 
     # Clearing
 
@@ -452,8 +452,8 @@ def inside(module: torch.nn.Module) -> list[torch.nn.Module]:
 
 def parameters_inside(module: torch.nn.Module) -> list[Tensor]:
     """All parameters of a module and of the modules inside, each once: as ``parameters()``, in less time."""
-    every = (p for inner in inside(module) for p in inner._parameters.values() if p is not None)
-    return list(dict.fromkeys(every))
+    found = {id(p): p for inner in inside(module) for p in inner._parameters.values() if p is not None}
+    return list(found.values())
 
 
 def as_constructed(fresh: Fresh | None) -> Kept:

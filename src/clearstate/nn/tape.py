@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -105,7 +105,8 @@ def leaf(value: Tensor) -> Tensor:
 
 
 LARGE = 1 << 16
-"""Elements of a parameter from which its gradient is added as soon as it is there, and does not wait for the others."""
+"""Elements from which memory counts: the gradient of so large a parameter is added as soon as it is there, and does not
+wait for the others; one of an input that is as large makes room before the next is computed."""
 
 
 def gradients(
@@ -124,9 +125,12 @@ def gradients(
         for each entry the gradients of its input, in the input's form.
     """
     inners = [entry.inner for entry in entries]
-    sources = [
-        t for inner in inners for t in ((inner,) if type(inner) is Tensor else tensors(inner)) if t.requires_grad
-    ]
+    sources: list[Tensor] = []
+    for inner in inners:
+        if type(inner) is not Tensor:
+            sources += [t for t in tensors(inner) if t.requires_grad]
+        elif inner.requires_grad:
+            sources.append(inner)
     count = len(sources)
     sources += learnt
     found: Sequence[Tensor | None] = [None] * len(sources)
@@ -137,7 +141,8 @@ def gradients(
         finally:
             for hook in hooks:
                 hook.remove()
-    add([(p, g) for p, g in zip(learnt, found[count:], strict=True) if g is not None and p.numel() < LARGE], scale)
+    small = ((p, g) for p, g in zip(learnt, found[count:], strict=True) if g is not None and p.numel() < LARGE)
+    add(small, scale)
     given = iter(found)
 
     def of(tensor: Tensor) -> Tensor:
@@ -178,16 +183,18 @@ def matched(result: Kept, grad: Kept, whose: str) -> tuple[list[Tensor], list[Te
     return [o for o, _ in pairs], [g.detach().reshape(o.shape).to(o.dtype) for o, g in pairs]
 
 
-def add(found: Sequence[tuple[Tensor, Tensor]], scale: float) -> None:
+def add(found: Iterable[tuple[Tensor, Tensor]], scale: float) -> None:
     """Adds ``scale`` times gradients to their parameters' ``.grad``."""
-    sums = []
+    sums, parts = [], []
     for parameter, gradient in found:
-        if parameter.grad is None:
+        held = parameter.grad
+        if held is None:
             parameter.grad = gradient.detach().clone() if scale == 1 else gradient.detach() * scale
         else:
-            sums.append((parameter.grad, gradient))
+            sums.append(held)
+            parts.append(gradient)
     if sums:
-        torch._foreach_add_([grad for grad, _ in sums], [gradient for _, gradient in sums], alpha=scale)
+        torch._foreach_add_(sums, parts, alpha=scale)
 
 
 def describe(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections import Counter
@@ -22,6 +23,7 @@ SHAPES = re.compile(r"\d+(?:x\d+)*(?:,\d+(?:x\d+)*)*")
 
 def to_state(path: str, output: str | None, how: How) -> Converted:
     """Writes the state dict of the model in a Torch7 file."""
+    _needs_torch()
     from .export.state import state_size, write_state
 
     file, model = _opened(path, how)
@@ -37,6 +39,7 @@ def to_state(path: str, output: str | None, how: How) -> Converted:
 
 def to_source(path: str, output: str | None, how: How) -> Converted:
     """Writes the model in a Torch7 file as Python source, and its weights beside it."""
+    _needs_torch()
     from .export.definition import beside, write_definition
 
     file, model = _opened(path, how)
@@ -51,6 +54,7 @@ def to_source(path: str, output: str | None, how: How) -> Converted:
 
 def to_onnx(path: str, output: str | None, how: How) -> Converted:
     """Writes the model in a Torch7 file as an ONNX file."""
+    _needs_torch()
     from .export.onnx import to_onnx as write_onnx
 
     file, model = _opened(path, how)
@@ -59,6 +63,13 @@ def to_onnx(path: str, output: str | None, how: How) -> Converted:
         return _told(file, _covered(model, how))
     coverage = write_onnx(model, output, _sample(model, how))
     return _told(file, coverage, "onnxruntime gives the same too.", path=output, size=os.path.getsize(output))
+
+
+def _needs_torch() -> None:
+    try:
+        importlib.import_module("torch")
+    except ImportError:
+        raise ClearstateError("PyTorch is not installed: pip install 'clearstate[torch]'") from None
 
 
 def _opened(path: str, how: How) -> tuple[File, Any]:

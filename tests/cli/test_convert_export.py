@@ -115,6 +115,15 @@ def test_a_sample_is_a_shape_or_a_file(command: Command) -> None:
     assert "x, y = inputs" in Path("sum.py").read_text()
 
 
+@pytest.mark.parametrize("name", ["x.safetensors", "x.py", "x.onnx"])
+def test_without_pytorch_it_says_what_to_install(command: Command, net: str, name: str) -> None:
+    hide = "import sys; sys.modules['torch'] = None; from clearstate.cli import run"
+    code = f"{hide}; sys.exit(run(['convert', 'net.t7', '-o', {name!r}]))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "clearstate: PyTorch is not installed: pip install 'clearstate[torch]'\n"
+
+
 def test_what_is_for_torch7_files_only_is_refused_elsewhere(command: Command, net: str) -> None:
     for option, word in (("--to", "cudnn"), ("--device", "cuda")):
         assert f"leave {word} out" in command("convert", net, option, word, "-o", "x.py").refused()

@@ -2,6 +2,7 @@
 # make test    every check: ruff, types, tests
 # make browser puts Chromium, for the tests of reports, on a machine with apt-get, or says how to get it
 # make charts  builds what reports draw with from its pinned npm packages
+# make docs    builds the documentation in build/site: open index.html there
 # make bench   measures, in one table
 # make build   a wheel and an sdist in dist/
 # make clean   removes everything that make made
@@ -11,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint types browser charts bench build clean
+.PHONY: demo test lint types browser charts docs bench build clean
 
 demo: $(VENV)/runtime
 	@mkdir -p build
@@ -40,6 +41,9 @@ browser:
 
 charts:
 	$(PYTHON) tools/charts/build.py
+
+docs: $(VENV)/development
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 bench: $(VENV)/development
 	$(BIN)/python benchmarks/bench.py

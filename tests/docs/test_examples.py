@@ -84,7 +84,11 @@ def _checked(command: str) -> str:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(REPO)))
 def test_the_examples_of_a_document_do_what_they_show(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    declarations: None,
 ) -> None:
     shown = list(blocks(path, "python", "pycon", "console"))
     if not shown:

@@ -53,6 +53,9 @@ class Reinforce(Module):
 
     Args:
         stochastic: whether it draws in evaluation, too.
+
+    >>> Reinforce().draws, Reinforce().eval().draws, Reinforce(stochastic=True).eval().draws
+    (True, False, True)
     """
 
     fields = plain("stochastic")

@@ -86,7 +86,8 @@ class Add(_Learned):
         return self.scalar is not None and self.scalar is not False
 
     def update_output(self, input: Tensor) -> Tensor:
-        return input + self.bias if self.one_number else spread(torch.add, input, self.bias)
+        one = self.one_number and self.bias.numel() == 1
+        return input + self.bias if one else spread(torch.add, input, self.bias)
 
 
 class CAdd(_Learned):

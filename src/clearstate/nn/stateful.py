@@ -23,6 +23,7 @@ from torch.nn.modules.module import (
 
 from ..formats.t7.classes import Fresh, Left, lookup
 from . import undeclared
+from .due import files_fault
 from .fields import Fields, merged
 from .nodes import as_node
 from .ownership import ALONE, TABLES, Kept, adopt, alone_in, emptied, empty, mapped, own_alias, tensors
@@ -184,13 +185,9 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
 
         What a class of this package trips over where the module is from a file, is the file's doing.
         """
-        if not isinstance(error, AttributeError | LookupError | ZeroDivisionError) or "extra" not in self.__dict__:
-            return error
-        if not self.of_package:
-            return error
-        lacks = [name for name, parameter in self._parameters.items() if parameter is None]
-        why = f"lacks {' and '.join(lacks)}" if lacks else "has fields that do not go together"
-        return ValueError(f"the module from the file {why}: {error}")
+        of_file = "extra" in self.__dict__ and self.of_package
+        why = files_fault(self, error) if of_file else None
+        return error if why is None else ValueError(why)
 
     def leaving(self, error: Exception, input: Any, outermost: bool) -> Exception:
         """The error to raise in place of one that leaves this module, with the way that it has come."""

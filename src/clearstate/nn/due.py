@@ -1,0 +1,113 @@
+"""Which sizes the tensors of a module from a file are due to have: said where PyTorch trips over others.
+
+Files are written by strangers: a weight may have sizes that do not go with the module's other fields. Nothing is looked
+at before a call fails.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor
+
+from .tape import describe
+
+_PLANES = {
+    "weight": "n_output_plane n_input_plane/groups kh kw | n_output_plane n_input_plane*kh*kw",
+    "bias": "n_output_plane",
+}
+_VOLUMES = {
+    "weight": "n_output_plane n_input_plane kt kh kw | n_output_plane n_input_plane*kt*kh*kw",
+    "bias": "n_output_plane",
+}
+_FEATURES = dict.fromkeys(("weight", "bias", "running_var"), "running_mean:0")
+
+DUE: dict[str, dict[str, str]] = {
+    "Linear": {"weight": "? ?", "bias": "weight:0"},
+    "LinearWeightNorm": {"v": "output_size input_size", "g": "output_size 1", "bias": "output_size"},
+    "Bilinear": {"weight": "? ? ?", "bias": "weight:0"},
+    "PartialLinear": {"weight": "outputsize inputsize", "bias": "1 outputsize"},
+    "SparseLinear": {"weight": "? ?", "bias": "weight:0"},
+    "IndexLinear": {"weight": "input_size ?", "bias": "output_size"},
+    "LookupTable": {"weight": "? ?"},
+    "Add": {"bias": "?"},
+    "Mul": {"weight": "1"},
+    "BatchNormalization": {"running_mean": "?", **_FEATURES},
+    "TemporalConvolution": {"weight": "output_frame_size input_frame_size*kw", "bias": "output_frame_size"},
+    "TemporalRowConvolution": {"weight": "input_frame_size 1 kw", "bias": "input_frame_size"},
+    "TemporalSubSampling": {"weight": "input_frame_size", "bias": "input_frame_size"},
+    "_SpatialConvolution": _PLANES,
+    "SpatialDepthWiseConvolution": {
+        "weight": "n_output_plane n_input_plane*kh*kw | n_output_plane n_input_plane kh kw",
+        "bias": "n_output_plane n_input_plane",
+    },
+    "SpatialFullConvolution": {"weight": "n_input_plane n_output_plane kh kw", "bias": "n_output_plane"},
+    "SpatialSubSampling": {"weight": "n_input_plane", "bias": "n_input_plane"},
+    "_MapConvolution": {"conn_table": "? 2", "weight": "conn_table:0 kh kw", "bias": "n_output_plane"},
+    "VolumetricConvolution": _VOLUMES,
+    "VolumetricFullConvolution": {"weight": "n_input_plane n_output_plane kt kh kw", "bias": "n_output_plane"},
+    "WeightNorm": {"v": "view_out:0 other_dims", "g": "view_out:0 1"},
+}
+"""For classes and those that inherit from them: a tensor's sizes, ``|`` between alternatives. A size is a product of
+numbers and of the module's numbers by name, maybe divided; ``weight:0`` is the first size of another tensor or the
+first number of a list, ``?`` any size."""
+
+
+def files_fault(module: Any, error: Exception) -> str | None:
+    """What is wrong with a module from a file, where an error of a call is the file's doing; else ``None``."""
+    if isinstance(error, RuntimeError):
+        wrong = misfit(module)
+        return None if wrong is None else f"the {module.typename} from the file is not right: its {wrong}"
+    if not isinstance(error, AttributeError | LookupError | ZeroDivisionError):
+        return None
+    lacks = [name for name, parameter in module._parameters.items() if parameter is None]
+    why = f"lacks {' and '.join(lacks)}" if lacks else "has fields that do not go together"
+    return f"the module from the file {why}: {error}"
+
+
+def misfit(module: Any) -> str | None:
+    """Which tensor of a module has not the sizes that are due, in words; ``None`` where all that is known of fit.
+
+    >>> import torch, clearstate.nn as nn
+    >>> layer = nn.SpatialConvolution(3, 16, 5, 5)
+    >>> misfit(layer)
+    >>> layer.bias = torch.nn.Parameter(torch.ones(4))
+    >>> misfit(layer)
+    'bias is a tensor of 4, and one of 16 is due'
+    """
+    declared = next((DUE[c.__name__] for c in type(module).__mro__ if c.__name__ in DUE), {})
+    for name, alternatives in declared.items():
+        held = getattr(module, name, None)
+        if not isinstance(held, Tensor):
+            continue
+        due = [[_size(module, size) for size in sizes.split()] for sizes in alternatives.split("|")]
+        if not any(_fits(tuple(held.shape), sizes) for sizes in due):
+            text = " or ".join("x".join("?" if size is None else f"{size:g}" for size in sizes) for sizes in due)
+            return f"{name} is {describe(held)}, and one of {text} is due"
+    return None
+
+
+def _fits(shape: tuple[int, ...], due: list[float | None]) -> bool:
+    return len(shape) == len(due) and all(size in (None, came) for came, size in zip(shape, due, strict=True))
+
+
+def _size(module: Any, text: str) -> float | None:
+    product, _, divisor = text.partition("/")
+    factors = [_number(module, factor) for factor in product.split("*")]
+    if any(factor is None for factor in factors):
+        return None
+    whole = math.prod(factor for factor in factors if factor is not None)
+    return whole / (getattr(module, divisor, 1) if divisor else 1)
+
+
+def _number(module: Any, text: str) -> float | None:
+    """A number written out, or one of the module's; ``None`` for any, and where the module has none."""
+    if text.isdigit():
+        return int(text)
+    name, _, place = text.partition(":")
+    held = getattr(module, name, None)
+    if place:
+        sizes = held.shape if isinstance(held, Tensor) else held
+        held = sizes[int(place)] if sizes is not None and len(sizes) > int(place) else None
+    return held if isinstance(held, int | float) else None

@@ -1,14 +1,18 @@
 """nn's modules against the same nets of stock ``torch.nn`` modules: what the protocol, its tape and clearing cost.
 
 Both nets have the same weights and get the same batch, in turn, on one thread: what is compared is how they are
-called, not how the machine shares its cores. So is the clock: it counts this process's time only.
+called, not how the machine shares its cores. So is the clock: it counts this process's time only. A ratio is the median
+of those of neighbours in time, and the time of clearing is the least: others slow it down, and nothing speeds it up.
 """
 
 from __future__ import annotations
 
+import ctypes
+import platform
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +54,7 @@ def modules(example: Path, folder: Path, rounds: int) -> Rows:
     """All rows about live modules."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    _keep_heap()
     try:
         for pair in pairs(example):
             yield from _called(pair, rounds)
@@ -57,6 +62,22 @@ def modules(example: Path, folder: Path, rounds: int) -> Rows:
         yield _loaded(folder / "hundred.t7", rounds)
     finally:
         torch.set_num_threads(threads)
+
+
+def _keep_heap() -> None:
+    """Has the C library keep freed memory, where it is glibc.
+
+    When what is free reaches the end of its heap it goes back to the system, page by page, at the cost of whoever freed
+    last. Which net that meets is chance: it is left out for both.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        libc = ctypes.CDLL(None)
+        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)
+        libc.mallopt(M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""``mallopt``'s numbers for how much stays, and for what is no part of the heap."""
 
 
 def _called(pair: Pair, rounds: int) -> Rows:
@@ -67,9 +88,11 @@ def _called(pair: Pair, rounds: int) -> Rows:
     def compared(what: str, ours: Callable[[], None], theirs: Callable[[], None], limit: float) -> Row:
         jobs = _repeated(ours, pair.repeats), _repeated(theirs, pair.repeats)
         in_turn(2, *jobs)
-        mine, other = (seconds / pair.repeats for seconds in in_turn(rounds, *jobs, clock=CLOCK))
+        taken = [in_turn(1, *jobs, clock=CLOCK) for _ in range(rounds)]
+        mine, other = (statistics.median(seconds) / pair.repeats for seconds in zip(*taken, strict=True))
         pair.ours.clear_state()
-        return ratio(what, mine, other, "torch.nn", limit)
+        row = ratio(what, mine, other, "torch.nn", limit)
+        return replace(row, value=statistics.median(ours / theirs for ours, theirs in taken))
 
     with torch.no_grad():
         difference = (pair.ours.eval()(pair.input) - pair.stock.eval()(pair.input)).abs().max()
@@ -116,7 +139,7 @@ def _cleared(pair: Pair, rounds: int) -> Row:
     """Microseconds a module, after a forward and a backward; beside it, what a stock net's graph takes to be freed."""
     work = _protocol(pair.ours, nn.ClassNLLCriterion(), pair)
     taken, stock = [], []
-    for _ in range(rounds):
+    for _ in range(rounds * min(pair.repeats, 5)):
         work()
         start = CLOCK()
         pair.ours.clear_state()
@@ -127,7 +150,7 @@ def _cleared(pair: Pair, rounds: int) -> Row:
         del output
         stock.append(CLOCK() - start)
     count = len(pair.ours.list_modules())
-    each, freed = (statistics.median(seconds) / count * 1e6 for seconds in (taken, stock))
+    each, freed = (min(seconds) / count * 1e6 for seconds in (taken, stock))
     other = f"{freed:.1f} us torch.nn, its graph"
     return Row(f"  clear_state(), {count} modules", f"{each:.1f} us", other, each, "microseconds a module", 5)
 

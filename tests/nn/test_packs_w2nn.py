@@ -10,6 +10,7 @@ import torch
 import clearstate.nn as nn
 from clearstate.formats import t7
 from clearstate.formats.t7 import Object, Table
+from clearstate.nn.ownership import mapped
 from clearstate.nn.packs import w2nn
 from clearstate.nn.t7 import to_graph, to_live
 from clearstate.testing import check_gradients, check_io, check_promises
@@ -67,7 +68,7 @@ def test_every_loss_keeps_the_promises_and_is_the_same_after_a_file(name: str) -
 @pytest.mark.parametrize("name", ["ScaleTable", "DepthExpand2x", "EdgeFilter", "RandomBinaryConvolution"])
 def test_gradients_are_right(name: str) -> None:
     make, input = LAYERS[name]
-    check_gradients(make(), input)
+    check_gradients(make(), mapped(input, lambda t: t[:1, :, :4, :4]))
 
 
 def test_the_slope_of_negative_elements_is_theirs_alone() -> None:

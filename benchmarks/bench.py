@@ -1,15 +1,14 @@
 """Measures what clearstate promises, in one table: each line a ratio taken in this run, and the limit it is held to.
 
-    python benchmarks/bench.py [--quick] [--dir FOLDER]
+    python benchmarks/bench.py [--quick] [--dir FOLDER] [--write docs/benchmarks.md]
 
-Takes about five minutes and 7 GB of disk; ``--quick`` takes a minute and 1 GB, and proves less. Exit code 1 when
-a limit is missed.
+Takes about five minutes and 7 GB of disk; ``--quick`` takes a minute and 1 GB, and proves less. ``--write`` puts the
+table on a page, with the machine and each missed limit in words. Exit code 1 when a limit is missed.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
 import shutil
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import models
+import page
 from answering import EXAMPLE, answering
 from checkpoints import checkpoints
 from clearing import clearing
@@ -49,6 +49,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true", help="smaller files, fewer rounds")
     parser.add_argument("--dir", type=Path, help="where temporary files go (on the disk to measure)")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table on this page of the documentation")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="clearstate-bench-", dir=options.dir))
     start = time.monotonic()
@@ -60,11 +61,11 @@ def main() -> int:
     finally:
         shutil.rmtree(folder)
         print(f"\r{'':80}\r", end="", file=sys.stderr)
-    print(
-        f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {sys.argv[1:] or 'full size'}"
-    )
+    print(f"{page.machine()}; {'quick' if options.quick else 'full size'}")
     print(table(done))
     print(f"{time.monotonic() - start:.0f} s")
+    if options.write is not None:
+        page.write(options.write, done, quick=options.quick)
     return any(not row.held for row in done)
 
 

@@ -28,6 +28,24 @@ file = torch.load(sys.argv[1], weights_only=True)
 file.pop("optimizer")
 torch.save(file, sys.argv[2]) if sys.argv[2].endswith(".pt") else save_file(file["model"], sys.argv[2])
 """
+_WRITE_AVERAGED = """
+import sys, torch
+count = int(sys.argv[2]) // 16 // 100
+model, ema = ({f"layers.{i}.weight": torch.randn(count) for i in range(100)} for _ in range(2))
+parameters = {i: {"exp_avg": torch.randn(count), "exp_avg_sq": torch.rand(count)} for i in range(100)}
+optimizer = {"state": parameters, "param_groups": [{"lr": 0.1, "params": list(range(100))}]}
+file = {"epoch": 3, "model": model, "ema": ema, "updates": 7, "optimizer": optimizer, "train_args": {}}
+torch.save(file, sys.argv[1])
+"""
+_STRIP_OPTIMIZER = """
+import sys, torch
+file = torch.load(sys.argv[1], map_location="cpu", weights_only=True)
+file["model"] = {name: value.half() for name, value in file["ema"].items()}
+for key in "optimizer", "ema", "updates":
+    file[key] = None
+file["epoch"] = -1
+torch.save(file, sys.argv[2])
+"""
 _MEMORY = """
 import sys, numpy, clearstate
 {work}
@@ -76,6 +94,25 @@ def checkpoints(folder: Path, size: int, rounds: int) -> Rows:
         for path in (ours, theirs, copied):
             path.unlink()
     for path in (large, kept, folder / "again.pt"):
+        path.unlink()
+    yield from averaged(folder, size, rounds)
+
+
+def averaged(folder: Path, size: int, rounds: int) -> Rows:
+    """The rows for a checkpoint of ``size`` bytes with an averaged copy, which is published alone in halves.
+
+    The peer is what Ultralytics' ``strip_optimizer`` does: load all, put the average in the model's place, halve, save.
+    """
+    whole, ours, theirs = folder / "averaged.pt", folder / "ours.pt", folder / "theirs.pt"
+    subprocess.run([PYTHON, "-c", _WRITE_AVERAGED, str(whole), str(size)], check=True)
+    mine, strip = in_turn(
+        rounds,
+        _anew(ours, CLEARSTATE, "clear", str(whole), "-o", str(ours), "--use", "ema", "--dtype", "float16"),
+        _anew(theirs, PYTHON, "-c", _STRIP_OPTIMIZER, str(whole), str(theirs)),
+    )
+    what = f"the average alone, in halves, of {whole.stat().st_size / 1e6:.0f} MB"
+    yield ratio(what, mine, strip, "strip as Ultralytics does it", None)
+    for path in (whole, ours, theirs):
         path.unlink()
 
 

@@ -33,6 +33,10 @@ class Row:
     def held(self) -> bool:
         return self.limit is None or (self.value >= self.limit if self.more else self.value <= self.limit)
 
+    @property
+    def measured(self) -> str:
+        return f"{f'{self.value:.2f}' if self.unit.startswith('x ') else f'{self.value:.3g}'} {self.unit}"
+
 
 Rows = Iterator[Row]
 
@@ -85,7 +89,6 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         limit = "" if row.limit is None else f"{'>=' if row.more else '<='} {row.limit:g}"
         verdict = "" if row.limit is None else "held" if row.held else "MISSED"
-        number = f"{row.value:.2f}" if row.unit.startswith("x ") else f"{row.value:.3g}"
-        lines.append((row.what, row.ours, row.other, f"{number} {row.unit}", limit, verdict))
+        lines.append((row.what, row.ours, row.other, row.measured, limit, verdict))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines)

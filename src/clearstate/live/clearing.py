@@ -17,6 +17,7 @@ from ..errors import ClearstateError
 from ..inventory import SHOWN
 from ..roles import Role
 from .baseline import Baseline
+from .code import strip
 from .constructors import Left, stores
 from .declared import plan
 from .detaching import Undo, detached
@@ -37,7 +38,7 @@ def clear(
 
     Args:
         model: any module.
-        dropped: ``transient`` and ``gradient`` are what a module can have.
+        dropped: ``transient``, ``gradient`` and ``code`` are what a module can have.
         sample: an input (a tuple: several), on which runs without the attributes of unknown role are tried, in
             evaluation and in training mode; those that both give the same numbers without are dropped, too.
         baseline: from `observe`: what appeared or changed since is dropped, and the baseline is restored.
@@ -63,6 +64,9 @@ def clear(
     walk = list(modules(model))
     if Role.TRANSIENT in dropped:
         _clear_transient(model, walk, sample, baseline)
+    if Role.CODE in dropped:
+        for _, module in walk:
+            strip(module)
     if Role.GRADIENT in dropped:
         for _, module in walk:
             for parameter in module.__dict__.get("_parameters", {}).values():

@@ -51,8 +51,8 @@ def anchors(path: Path) -> set[str]:
     }
 
 
-def rows(path: Path, heading: str) -> list[list[str]]:
-    """Cells of the table whose first column has this heading, back quotes taken off."""
+def rows(path: Path, heading: str, *, quotes: bool = False) -> list[list[str]]:
+    """Cells of the table whose first column has this heading, back quotes taken off unless they are asked for."""
     lines = iter(path.read_text(encoding="utf-8").splitlines())
     for line in lines:
         if line.startswith(f"| {heading} |"):
@@ -62,6 +62,7 @@ def rows(path: Path, heading: str) -> list[list[str]]:
     for line in lines:
         if not line.startswith("|"):
             break
-        found.append([cell.strip().replace("`", "") for cell in line.strip("|").split("|")])
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        found.append(cells if quotes else [cell.replace("`", "") for cell in cells])
     assert found, f"{path.name} has no table of {heading}"
     return found

@@ -25,6 +25,7 @@ P = TypeVar("P", bound="_Pooling")
 class _Pooling(_Windowed):
     """What poolings share: windows that end outside the input count (``ceil``), or do not (``floor``)."""
 
+    pools = True
     ceil_mode: bool = False
 
     def ceil(self: P) -> P:

@@ -22,6 +22,8 @@ class _Windowed(Module):
     """
 
     axes: ClassVar[str] = "wh"
+    pools: ClassVar[bool] = False
+    """Whether each window must lie by half within the input, as Torch7 asks of poolings."""
     kt: int
     kw: int
     kh: int
@@ -71,6 +73,22 @@ class _Windowed(Module):
         if any(size < due for size, due in zip(room, extent, strict=True)):
             window = "x".join(map(str, extent))
             raise ValueError(f"a window of {window} does not fit into {describe(input)} (padded by {padding})")
+
+    def told(self, error: Exception, input: Any) -> Exception:
+        """
+        >>> import torch, clearstate.nn as nn
+        >>> nn.SpatialMaxPooling(3, 3, 1, 1, 2, 0)(torch.ones(1, 8, 8))
+        Traceback (most recent call last):
+        ValueError: expected padding of at most half the window (3x3), got 2,0
+        """
+        if isinstance(error, RuntimeError):
+            pads, window = ([getattr(self, name + axis, 0) or 0 for axis in self.axes] for name in ("pad_", "k"))
+            got = ",".join(f"{pad:g}" for pad in pads)
+            if min(pads) < 0:
+                return ValueError(f"expected padding of 0 or more, got {got}")
+            if self.pools and any(pad > k // 2 for pad, k in zip(pads, window, strict=True)):
+                return ValueError(f"expected padding of at most half the window ({self.listed('k', 'x')}), got {got}")
+        return super().told(error, input)
 
 
 def default_sizes(fields: MutableMapping[Any, Any], names: str, default: float | bool) -> None:

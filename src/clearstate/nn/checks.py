@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
+from torch.fx import Proxy
 
 from .tape import describe
 
@@ -31,6 +32,8 @@ def expect(input: Any, *, dims: tuple[int, ...] = (), size: Mapping[int, int] | 
     ValueError: expected a tensor whose last dimension is 5, got a tensor of 4x3
     """
     if not isinstance(input, Tensor):
+        if isinstance(input, Proxy):
+            return  # it has no sizes to look at
         raise TypeError(f"expected a tensor, got {describe(input)}")
     if dims and input.dim() not in dims:
         count = " or ".join(map(str, dims))
@@ -52,6 +55,8 @@ def expect_table(input: Any, count: int | None = None) -> None:
     Traceback (most recent call last):
     ValueError: expected a table of 3, got a table of 2
     """
+    if isinstance(input, Proxy):
+        return
     if not isinstance(input, list | tuple | dict):
         raise TypeError(f"expected a table{'' if count is None else f' of {count}'}, got {describe(input)}")
     if count is not None and len(input) != count:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from .module import Module
+from .ownership import mapped
+from .stateful import Stateful
 from .tape import calls, recording
 
 C = TypeVar("C", bound="Container")
@@ -105,6 +107,16 @@ class Container(Module):
         return branches(self)
 
 
+def lent(module: Any, input: Any) -> Any:
+    """What a container gives a module in it: in the protocol a copy, where a layer of PyTorch's would write over it.
+
+    Layers of this package compute their result elsewhere there, see `clearstate.nn.tape.recording`.
+    """
+    if isinstance(module, Stateful) or not recording() or not any(getattr(m, "inplace", 0) for m in module.modules()):
+        return input
+    return mapped(input, torch.clone)
+
+
 def sequence(module: Container) -> str:
     """A container printed as a chain, as Torch7 prints ``nn.Sequential``, and classes made of it under that name."""
     children = module.children_list()
@@ -145,6 +157,8 @@ class Sequential(Container):
     torch.Size([2, 3])
     """
 
+    traced_through = True
+
     def __init__(self, *modules: torch.nn.Module) -> None:
         super().__init__()
         for module in modules:
@@ -161,8 +175,9 @@ class Sequential(Container):
         """Says to the tape which values go to one module only."""
         alone = True
         for module in self._modules.values():
-            tape.alone = input if alone and isinstance(module, Module) else None
-            input = module(input)  # type: ignore[misc]
+            ours = isinstance(module, Module)
+            tape.alone = input if alone and ours else None
+            input = module(input if ours else lent(module, input))  # type: ignore[misc]
             alone = type(input) is Tensor and input.grad_fn is not None
         tape.alone = None
         return input

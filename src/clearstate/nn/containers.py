@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..formats import t7
 from .checks import expect, expect_table
-from .container import Container, indented
+from .container import Container, indented, lent
 from .fields import index, plain
 from .stateful import Stateful
 from .tables import dimension_of, joined
@@ -44,7 +44,7 @@ class Concat(Container):
         self.dimension = dimension
 
     def update_output(self, input: Any) -> Tensor:
-        return self.join([module(input) for module in self])
+        return self.join([module(lent(module, input)) for module in self])
 
     def join(self, outputs: list[Tensor]) -> Tensor:
         """Joins what the modules gave."""
@@ -118,7 +118,7 @@ class Parallel(Container):
             raise ValueError(
                 f"expected at most {len(modules)} slices along dimension {along}, one a module, got {describe(input)}"
             )
-        outputs = [modules[i](input.select(along, i)) for i in range(input.shape[along])]
+        outputs = [modules[i](lent(modules[i], input.select(along, i))) for i in range(input.shape[along])]
         expect(outputs[0])
         return joined(outputs, dimension_of(outputs[0], self.output_dimension, None))
 
@@ -131,8 +131,10 @@ class ConcatTable(Container):
     [tensor([0., 0.]), tensor([0., 0.])]
     """
 
+    traced_through = True
+
     def update_output(self, input: Any) -> list[Any]:
-        return [module(input) for module in self]
+        return [module(lent(module, input)) for module in self]
 
 
 class ParallelTable(Container):
@@ -150,7 +152,7 @@ class ParallelTable(Container):
         modules = self.children_list()
         if isinstance(input, dict) or len(input) < len(modules):
             raise ValueError(f"expected a table of {len(modules)}, one entry a module, got {describe(input)}")
-        return [module(entry) for module, entry in zip(modules, input, strict=False)]
+        return [module(lent(module, entry)) for module, entry in zip(modules, input, strict=False)]
 
 
 class MapTable(Container):
@@ -233,7 +235,7 @@ class MapTable(Container):
                 raise ValueError(f"{self.typename} has no module")
             return [self.module(entry) for entry in input]
         modules = self.extend(len(input)).children_list()
-        return [module(entry) for module, entry in zip(modules, input, strict=False)]
+        return [module(lent(module, entry)) for module, entry in zip(modules, input, strict=False)]
 
     def clear_own(self) -> None:
         super().clear_own()
@@ -324,7 +326,7 @@ class DataParallelTable(Container):
         return self
 
     def update_output(self, input: Any) -> Any:
-        return self.get(0)(input)
+        return self.get(0)(lent(self.get(0), input))
 
     @classmethod
     def upgrade(cls, fields: dict[Any, Any], version: int | None) -> None:

@@ -15,7 +15,7 @@ from torch.nn import Parameter
 
 from ..formats import t7
 from .checks import expect
-from .container import Container
+from .container import Container, lent
 from .containers import describe_module
 from .fields import index, longs, plain
 from .ownership import mapped, tensors
@@ -40,7 +40,7 @@ class Decorator(Container):
         return self.get(0)
 
     def update_output(self, input: Any) -> Any:
-        return self.inner(input)
+        return self.inner(lent(self.inner, input))
 
     def to_string(self) -> str:
         return f"{self.typename} @ {self.inner}"
@@ -77,9 +77,10 @@ class Bottle(Decorator):
         expect(input)
         fused = input.dim() - self.n_input_dim + 1
         if fused <= 1:
-            return self.inner(input)  # type: ignore[no-any-return]
+            return self.inner(lent(self.inner, input))  # type: ignore[no-any-return]
         batch = input.shape[: fused - 1]
-        output = self.inner(input.reshape(math.prod(input.shape[:fused]), *input.shape[fused:]))
+        flat = input.reshape(math.prod(input.shape[:fused]), *input.shape[fused:])
+        output = self.inner(lent(self.inner, flat))
         if output.dim() != self.n_output_dim:
             raise ValueError(f"expected {self.inner} to give {self.n_output_dim} dimensions, got {describe(output)}")
         whole: Tensor = output.reshape(*batch, output.shape[0] // math.prod(batch), *output.shape[1:])

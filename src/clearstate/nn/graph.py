@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..inventory import Graph
 from .checks import expect_table
-from .container import Container
+from .container import Container, lent
 from .fields import plain
 from .module import Criterion, Module
 from .nodes import Node
@@ -56,6 +56,7 @@ class gModule(Container):
     plan: list[Step]
     """All steps in the order they run: the first receives the net's input, the last gives its output."""
     verbose: bool = False
+    traced_through = True
 
     def __init__(self, inputs: Sequence[Node], outputs: Sequence[Node]) -> None:
         super().__init__()
@@ -90,7 +91,7 @@ class gModule(Container):
                     raise ValueError(f"expected a table with an entry {select}, got one with {sorted(map(str, value))}")
                 value = value[select]
             elif name is not None:
-                value = modules[name](value if parents else [])  # type: ignore[misc]
+                value = modules[name](lent(modules[name], value if parents else []))  # type: ignore[misc]
             if splits is not None:
                 expect_table(value, splits)
             values.append(value)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import pairwise
 from sys import getrefcount
 from typing import Any, ClassVar, TypeVar
 
@@ -27,7 +26,9 @@ from .due import files_fault
 from .fields import Fields, merged
 from .nodes import as_node
 from .ownership import ALONE, TABLES, Kept, adopt, alone_in, emptied, empty, mapped, own_alias, tensors
+from .passage import passed
 from .tape import LARGE, UNDONE, Entry, Slice, Tape, Way, calls, gradients, leaf, matched
+from .tracing import noted, proxy_in
 
 S = TypeVar("S", bound="Stateful")
 
@@ -95,6 +96,8 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
     """Whether Torch7's constructor notes the class of the module's tensors, in ``_type``."""
     of_package: ClassVar[bool] = True
     """Whether the class is one of this package's, and not a user's own."""
+    traced_through: ClassVar[bool] = False
+    """Whether ``torch.fx`` sees the modules inside, and not one layer."""
     is_container: ClassVar[bool] = False
     """Whether Torch7's objects of the class always have a table ``modules``."""
 
@@ -142,6 +145,9 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
             node = as_node(self, inputs)
             if node is not None:
                 return node
+            proxy = proxy_in(inputs)
+            if proxy is not None and self.of_package and not self.traced_through:
+                return noted(self, proxy, inputs, kwargs)
         way = calls.way
         outermost = way is PROTOCOL
         if outermost:
@@ -192,13 +198,21 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
     def leaving(self, error: Exception, input: Any, outermost: bool) -> Exception:
         """The error to raise in place of one that leaves this module, with the way that it has come."""
         told = error if "_through" in error.__dict__ else self.told(error, input)
-        _passed(told, self, outermost)
+        passed(told, self, outermost)
         return told
 
     def _protocol(self, *inputs: Any) -> Any:
         """A call in Torch7's way: part of the forward that is being recorded, or the beginning of one."""
         way = calls.way
-        return self._record(way, *inputs) if type(way) is Tape else self._begin(*inputs)
+        if type(way) is Tape:
+            return self._record(way, *inputs)
+        if type(inputs[0]) is Tensor or proxy_in(inputs) is None:
+            return self._begin(*inputs)
+        calls.way = PLAIN
+        try:
+            return self.update_output(*inputs)
+        finally:
+            calls.way = PROTOCOL
 
     def _begin(self, input: Kept, *rest: Any) -> Any:
         grad = torch.is_grad_enabled()
@@ -476,19 +490,3 @@ def restore(module: torch.nn.Module, name: str, constructed: dict[str, Any]) -> 
         if former is not None:
             own.setdefault("_former", {})[name] = former
     own[name] = value
-
-
-def _passed(error: Exception, module: Stateful, outermost: bool) -> None:
-    """Notes that an error leaves a module; the outermost puts the path of the one it began in into the message."""
-    chain: list[Stateful] = error.__dict__.setdefault("_through", [])
-    chain.append(module)
-    if not outermost or "_named" in error.__dict__:
-        return
-    error.__dict__["_named"] = True
-    del error.__dict__["_through"]
-    path = []
-    for inner, outer in pairwise(chain):
-        path.append(next((name for name, child in outer.named_modules() if child is inner), "?"))
-    where = ".".join(reversed(path))
-    if where and error.args and isinstance(error.args[0], str):
-        error.args = (f"in {where} ({chain[0].typename}): {error.args[0]}", *error.args[1:])

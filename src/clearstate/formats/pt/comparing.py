@@ -30,6 +30,9 @@ from .objects import (
 )
 from .survey import survey
 
+LONGEST = 2000
+"""Letters of a path that are told; those of a nest a million deep would fill all memory."""
+
 SETS: dict[str, type] = {
     "__builtin__.set": set,
     "builtins.set": set,
@@ -83,7 +86,7 @@ class _Comparison:
         stack = [("", a, b, Role.PARAMETER if flat else Role.METADATA)]
         while stack:
             path, x, y, role = stack.pop()
-            stack.extend(reversed(list(self.pair(path, x, y, role))))
+            stack.extend(reversed(list(self.pair(path[:LONGEST], x, y, role))))
         self.compare_tensors(flat=flat)
         return self.differences
 

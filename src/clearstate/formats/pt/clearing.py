@@ -40,9 +40,12 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
     ([], ['model'])
     """
     going = survey(file.root, changes).going
-    if role_by_structure(file.root) in changes.drop or (going and len(going) == _entries(file.root, going)):
-        whole = role_by_structure(file.root) or going[0].role
-        raise NothingLeft(f"{file.path} is {whole} state and nothing else: nothing would be left of it")
+    whole = role_by_structure(file.root)
+    own = [entry.role for entry in going if entry.table is file.root]
+    if whole in changes.drop or (own and len(own) == len(file.root)):
+        asked = whole not in changes.drop and not changes.drop.issuperset(own)
+        what = "all of it is to go" if asked else f"it is {whole or own[0]} state and nothing else"
+        raise NothingLeft(f"{file.path}: {what}, and nothing would be left of it")
     _check_patterns(going, changes)
     for entry in going:
         entry.table.pop(entry.key, None)
@@ -65,12 +68,6 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
         count = cast(file.root, changes.dtype)
         done.append(f"{count} parameters were cast to {changes.dtype}")
     return done
-
-
-def _entries(root: Value, going: list[Going]) -> int:
-    """How many entries the root has, if those that go are all of the root's own."""
-    own = isinstance(root, dict) and all(entry.table is root for entry in going)
-    return len(root) if own else -1
 
 
 def _check_patterns(going: list[Going], changes: Changes) -> None:

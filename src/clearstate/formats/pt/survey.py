@@ -127,7 +127,7 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
                 role, evidence = role_by_layout(found.layout, key, item), "layout"
             if role is None and names_parameters and (tensor := tensor_in(item)) is not None:
                 role, evidence = _of_state_dict(str(key), item, tensor), "structural"
-        if isinstance(value, dict) and changes.fate(path, role if visit.role is None else None):
+        if isinstance(value, dict) and key in value and changes.fate(path, role if visit.role is None else None):
             found.going.append(Going(path, value, key, role or Role.METADATA))
         yield _Visit(item, path, role, evidence if role else "none", visit.depth + 1)
 

@@ -57,7 +57,7 @@ class Cast:
         for piece in self.data.pieces():
             whole = np.concatenate([rest, piece]) if len(rest) else piece
             cut = len(whole) // unit * unit
-            rest = whole[cut:]
+            rest = whole[cut:].copy()
             for start in range(0, cut, PIECE):
                 yield self._cast(np.ascontiguousarray(whole[start : min(start + PIECE, cut)]))
 

@@ -97,15 +97,24 @@ def _is_zip(path: str) -> bool:
         return file.read(4) == b"PK\x03\x04"
 
 
+def is_index(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is called as the index of a checkpoint in shards is.
+
+    >>> is_index("model.safetensors.index.json"), is_index("config.json")
+    (True, False)
+    """
+    from .formats.kinds import INDEX
+
+    return INDEX.fullmatch(os.path.basename(path)) is not None
+
+
 def shards(path: str | os.PathLike[str]) -> list[str]:
     """The names of the files that an index of shards names; none where the file is no such index, or makes no sense.
 
     >>> shards("config.json")
     []
     """
-    from .formats.kinds import INDEX
-
-    if not INDEX.fullmatch(os.path.basename(path)):
+    if not is_index(path):
         return []
     from .formats.pt.sharded import shard_names
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Literal, NamedTuple
 
 import clearstate as cs
-from clearstate.inspecting import shards
+from clearstate.inspecting import is_index, shards
 from clearstate.remote import found as remote_files
 from clearstate.remote import is_remote
 
@@ -90,10 +90,12 @@ def _below(folder: str, base: str, outside: str | None) -> Iterator[Found]:
 
 
 def _sharded(place: str, names: Iterable[str]) -> tuple[set[str], set[str]]:
-    """The indexes of shards in a folder, and the shards: they are read and written through their index."""
-    found = {name: shards(os.path.join(place, name)) for name in names if name.endswith(".json")}
-    indexes = {name for name, parts in found.items() if parts}
-    return indexes, {part for parts in found.values() for part in parts}
+    """The indexes of shards in a folder, and the shards: they are read and written through their index.
+
+    One that makes no sense is among them, to be refused in words.
+    """
+    indexes = set(filter(is_index, names))
+    return indexes, {part for name in indexes for part in shards(os.path.join(place, name))}
 
 
 def _refuse(error: OSError) -> None:

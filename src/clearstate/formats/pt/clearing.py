@@ -43,8 +43,8 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
     whole = role_by_structure(file.root)
     own = [entry.role for entry in going if entry.table is file.root]
     if whole in changes.drop or (own and len(own) == len(file.root)):
-        asked = whole not in changes.drop and not changes.drop.issuperset(own)
-        what = "all of it is to go" if asked else f"it is {whole or own[0]} state and nothing else"
+        by_path = whole not in changes.drop and not changes.drop.issuperset(own)
+        what = "all of it is to go" if by_path else f"it is {whole or own[0]} state and nothing else"
         raise NothingLeft(f"{file.path}: {what}, and nothing would be left of it")
     _check_patterns(going, changes)
     for entry in going:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import torch
 import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats import t7
-from clearstate.formats.t7 import Object, Table, Tensor
+from clearstate.formats.t7 import Object, Table, Tensor, classes
 from clearstate.formats.t7.classes import lookup
+from clearstate.nn import stateful
 from clearstate.nn.packs import PACKS
 from clearstate.nn.registry import find
 from clearstate.nn.t7 import to_graph, to_live
@@ -43,6 +45,15 @@ def test_every_class_of_a_pack_is_there_declared_and_documented(pack: str, name:
     assert cls.typename == name
     assert lookup(name) is not None
     assert "Follows" in cls.__doc__ or "of its first years" in cls.__doc__ or "see `" in cls.__doc__
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    """The classes that a test registers, ``packs.*``, are forgotten after it."""
+    yield
+    for table in (classes._own, classes._added, classes._resolved, stateful.CLASSES):
+        for name in [name for name in table if name.startswith("packs.")]:
+            del table[name]
 
 
 def test_a_class_of_ones_own_is_found_by_one_line(tmp_path: Path) -> None:

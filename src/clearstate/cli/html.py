@@ -24,10 +24,10 @@ def may_write(page: str | None, files: Sequence[str]) -> None:
     Raises:
         ClearstateError: it is to show more than one file, or would replace something that is no report.
     """
-    from clearstate.report import check
-
     if page is None:
         return
+    from clearstate.report import check
+
     if len(files) != 1:
         raise cs.ClearstateError(f"--html shows one file, and these are {len(files):,}: call it for each")
     try:

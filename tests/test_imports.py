@@ -16,7 +16,7 @@ SRC = REPO / "src"
 PACKAGE = "clearstate"
 
 FLOORS: dict[str, int] = {
-    **dict.fromkeys(("roles", "errors", "inventory", "report"), 0),
+    **dict.fromkeys(("roles", "errors", "inventory", "lazily", "report"), 0),
     "formats": 1,
     **dict.fromkeys(("live", "nn", "export"), 2),
     # every other module of the package, and the package itself: the public names

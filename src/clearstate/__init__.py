@@ -11,8 +11,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .lazily import names
 
 if TYPE_CHECKING:
     from .clearing import Cleared, clear_file, clear_state, cleared
@@ -111,13 +112,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    room = _ROOMS.get(name)
-    if room is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{room}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = names(__name__, _ROOMS)
 
 
 def __dir__() -> list[str]:

@@ -238,7 +238,7 @@ def convert_graph(root: Any, how: How) -> Converted:
     """Converts an object graph in place; see `convert`."""
     from .formats.t7.backends import CPU, CannotConvert, plan
     from .formats.t7.backends_types import check, fits, retype
-    from .formats.t7.clear import clear
+    from .formats.t7.clearing import clear
 
     check(how.device, how.dtype)
     plans = [plan(root, to) for to in (how.backend, CPU if how.device == "cpu" else None) if to is not None]

@@ -83,7 +83,8 @@ def open_path(path: str | os.PathLike[str], *, long_size: Literal[4, 8] | None =
     from .formats.kinds import kind_of
     from .formats.sniff import refuse, sniff
 
-    kind = kind_of(name) if sniff(name).whole else None
+    found = sniff(name)
+    kind = kind_of(name, found) if found.whole else None
     if kind is None or kind == "t7":
         raise refuse(name) or wrong
     from .formats.pt import door

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -222,6 +222,15 @@ def _judgement(entry: Entry) -> str:
 
 def _row(tag: str, *cells: str | None) -> str:
     return f"<tr>{''.join(f'<{tag}>{html.escape(cell or str())}</{tag}>' for cell in cells)}</tr>"
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """The first names, and how many there are besides.
+
+    >>> some(["a", "b", "c"], 2), some(["a", "b"], 2)
+    ('a, b and 1 more', 'a, b')
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def size_text(count: int) -> str:

@@ -14,8 +14,8 @@ import pytest
 from clearstate import catalog
 from clearstate.formats import t7
 from clearstate.formats.t7 import classes
-from clearstate.formats.t7.clear import clear, not_cleared
-from clearstate.formats.t7.compare import compare
+from clearstate.formats.t7.clearing import clear, not_cleared
+from clearstate.formats.t7.comparing import compare
 from clearstate.formats.t7.objects import Object, Storage, Table, Tensor, Value
 from clearstate.formats.t7.survey import survey
 from clearstate.roles import DROPPED_BY_DEFAULT, Role

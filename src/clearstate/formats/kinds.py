@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from .sniff import sniff
+from .sniff import Kind, sniff
 
 INDEX = re.compile(r".+\.(?:safetensors|bin)\.index(?:\.[\w-]+)?\.json")
 """Names of the index of a checkpoint in shards; a variant's name (``fp16``) may stand before the last part."""
@@ -28,11 +28,12 @@ READERS: dict[str, str] = {
 """By the name of what `sniff` finds."""
 
 
-def kind_of(path: str | os.PathLike[str]) -> str | None:
+def kind_of(path: str | os.PathLike[str], found: Kind | None = None) -> str | None:
     """The reader that a file or folder is for.
 
     Args:
         path: any file; a folder is one for shards if it has their index.
+        found: what `sniff` says of it, where that is known.
 
     Returns:
         ``t7``, ``zip``, ``legacy``, ``tar``, ``pickle``, ``safetensors``, ``sharded``, or ``None`` for none of them. A
@@ -47,7 +48,7 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
     >>> kind_of(path), kind_of(path.parent)
     ('sharded', 'sharded')
     """
-    name = sniff(path).name
+    name = (found or sniff(path)).name
     if name == "folder":
         return "sharded" if any(map(INDEX.fullmatch, os.listdir(path))) else None
     if name == "json" and INDEX.fullmatch(os.path.basename(path)):

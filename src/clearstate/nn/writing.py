@@ -11,7 +11,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from ..formats import t7
 from ..formats.data import Held
 from ..formats.t7.classes import lookup, snake_case
-from ..formats.t7.clear import LINKED, fresh_value
+from ..formats.t7.clearing import LINKED, fresh_value
 from ..formats.t7.objects import Boolean, Value, storage_of
 from ..formats.t7.survey import Path, Place
 from ..roles import Role

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ...lazily import names
 
 if TYPE_CHECKING:
     from .archive import open_zip, write_zip
@@ -27,10 +28,4 @@ _ROOMS = {
 }
 """Where each name is: looking into a file need not load what writes one."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_ROOMS[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = names(__name__, _ROOMS)

@@ -5,15 +5,22 @@
 [1.0, 'two', True]
 """
 
-from ..differences import Difference
-from .classes import register
-from .clear import clear, not_cleared
-from .compare import compare
-from .inventory import inspect, inspect_file
-from .layout import Layout
-from .objects import Boolean, Function, Object, Storage, Table, Tensor, references
-from .reader import File, load, loads, open_file
-from .writer import dumps, save, write, written_size
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...lazily import names
+
+if TYPE_CHECKING:
+    from ..differences import Difference
+    from .classes import register
+    from .clearing import clear, not_cleared
+    from .comparing import compare
+    from .inventory import inspect, inspect_file
+    from .layout import Layout
+    from .objects import Boolean, Function, Object, Storage, Table, Tensor, references
+    from .reader import File, load, loads, open_file
+    from .writer import dumps, save, write, written_size
 
 __all__ = [
     "Boolean",
@@ -40,3 +47,32 @@ __all__ = [
     "write",
     "written_size",
 ]
+
+_ROOMS = {
+    "Boolean": "objects",
+    "clear": "clearing",
+    "compare": "comparing",
+    "Difference": "comparing",
+    "dumps": "writer",
+    "File": "reader",
+    "Function": "objects",
+    "inspect": "inventory",
+    "inspect_file": "inventory",
+    "Layout": "layout",
+    "load": "reader",
+    "loads": "reader",
+    "not_cleared": "clearing",
+    "Object": "objects",
+    "open_file": "reader",
+    "references": "objects",
+    "register": "classes",
+    "save": "writer",
+    "Storage": "objects",
+    "Table": "objects",
+    "Tensor": "objects",
+    "write": "writer",
+    "written_size": "writer",
+}
+"""Where each name is: looking into a file need not load what writes one."""
+
+__getattr__ = names(__name__, _ROOMS)

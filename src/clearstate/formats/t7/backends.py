@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ...errors import ConversionError
 from ...roles import Role
 from .classes import Left, lookup
-from .clear import LINKED, fresh_value
+from .clearing import LINKED, fresh_value
 from .objects import Function, Object, Storage, Table, Tensor, Value, has_header
 from .survey import Edge, Path, Place, edges, path_below
 

@@ -12,12 +12,8 @@ from ...inventory import Inventory
 from ...roles import Role
 from ..changes import Changes
 from ..differences import Difference
-from .clear import clear, not_cleared
-from .compare import compare
 from .inventory import inspect, inspect_file
 from .reader import File, open_file
-from .writer import write as t7_write
-from .writer import written_size
 
 OTHERS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".onnx", ".py")
 """Endings of files that are no Torch7 files."""
@@ -46,12 +42,16 @@ def change(file: File, changes: Changes) -> list[str]:
         raise ClearstateError(f"{word} is no role; from a Torch7 file go {usable}")
     if not changes.only_roles:
         raise ClearstateError(f"{file.path} is a Torch7 file, and this is for checkpoints of PyTorch")
+    from .clearing import clear
+
     clear(file.root, changes.drop)
     return []
 
 
 def left(file: File, changes: Changes) -> list[str]:
     """Paths of what `change` would still change."""
+    from .clearing import not_cleared
+
     return not_cleared(file.root, changes.drop)
 
 
@@ -69,13 +69,16 @@ def aimed(file: File, target: str) -> tuple[File, list[str]]:
 def write(file: File, target: str, check: Callable[[str, File], None], watch: Callable[[BinaryIO], BinaryIO]) -> None:
     """Writes what the file holds, in its layout; ``check`` reads the finished file before it replaces anything."""
     from ..atomic import replacing
+    from .writer import write as write_graph
 
     with replacing(target, lambda path: check(path, file)) as handle:
-        t7_write(file.root, watch(handle), replace(file.layout, indices=None))
+        write_graph(file.root, watch(handle), replace(file.layout, indices=None))
 
 
 def size(file: File) -> int:
     """Bytes that `write` would write."""
+    from .writer import written_size
+
     return written_size(file.root, replace(file.layout, indices=None))
 
 
@@ -86,4 +89,6 @@ def written(file: File, target: str) -> int:
 
 def differences(a: File, b: File, ignoring: Collection[Role] = ()) -> list[Difference]:
     """What differs between two files."""
+    from .comparing import compare
+
     return compare(a.root, b.root, ignoring=ignoring)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from ...inventory import Entry, Graph, Inventory
+from ...inventory import Entry, Graph, Inventory, some
 from ...roles import Role
 from ..coverage import shares
 from .graphs import graph
@@ -107,9 +107,8 @@ def _graphs(found: Survey) -> Iterable[Graph]:
 def _notes(found: Survey) -> Iterable[str]:
     names = sorted(found.undeclared)
     if names:
-        listed = ", ".join(names[:6]) + (f" and {len(names) - 6:,} more" if len(names) > 6 else "")
         verb = "is" if len(names) == 1 else "are"
-        yield f"{listed} {verb} not in the catalog: only fields named as nn's classes name their buffers go"
+        yield f"{some(names, 6)} {verb} not in the catalog: only fields named as nn's classes name their buffers go"
     for name in names:
         if kept := sorted(found.undeclared[name]):
             declaration = shlex.quote(f"{name}:{','.join(kept)}")

@@ -6,7 +6,7 @@ import importlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .converting import Converted, How
@@ -42,14 +42,9 @@ def to_source(path: str, output: str | None, how: How) -> Converted:
     _needs_torch()
     from .export.definition import beside, write_definition
 
-    file, model = _opened(path, how)
-    model = _cast(model, how)
-    if output is None:
-        return _told(file, _covered(model, how))
-    coverage = write_definition(model, output, _sample(model, how))
-    weights = beside(output)
-    size = os.path.getsize(output) + os.path.getsize(weights)
-    return _told(file, coverage, f"Its weights and running statistics are in {weights}.", path=output, size=size)
+    weights = [] if output is None else [beside(output)]
+    note = f"Its weights and running statistics are in {', '.join(weights)}."
+    return _compared(path, output, how, write_definition, note, weights)
 
 
 def to_onnx(path: str, output: str | None, how: How) -> Converted:
@@ -57,12 +52,25 @@ def to_onnx(path: str, output: str | None, how: How) -> Converted:
     _needs_torch()
     from .export.onnx import to_onnx as write_onnx
 
+    return _compared(path, output, how, write_onnx, "onnxruntime gives the same too.")
+
+
+def _compared(
+    path: str,
+    output: str | None,
+    how: How,
+    write: Callable[[Any, str, Any], Coverage],
+    note: str,
+    besides: Sequence[str] = (),
+) -> Converted:
+    """Writes the net by a function that compares each layer; without an output, only says what would become of them."""
     file, model = _opened(path, how)
     model = _cast(model, how)
     if output is None:
         return _told(file, _covered(model, how))
-    coverage = write_onnx(model, output, _sample(model, how))
-    return _told(file, coverage, "onnxruntime gives the same too.", path=output, size=os.path.getsize(output))
+    coverage = write(model, output, _sample(model, how))
+    size = sum(os.path.getsize(written) for written in (output, *besides))
+    return _told(file, coverage, note, path=output, size=size)
 
 
 def _needs_torch() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import clearstate as cs
+from clearstate.inventory import some
 
 from .drawing import Line, Part, Screen, clean, counted, fit, percent, wrapped
 from .jobs import Job
@@ -98,13 +99,9 @@ def _left_out(tally: Tally, on: Screen) -> list[Line]:
     """Files of which nothing would be left: the old ones are as they were, and there are no new ones."""
     if not tally.left_out:
         return []
-    names = _some([path for path, _ in tally.left_out])
+    names = some([path for path, _ in tally.left_out], 3)
     text = f"Left alone, since nothing would be left of them: {names}. They are no part of the model."
     return wrapped(text, on.width, "", "  ")
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
 
 
 def _title(tally: Tally, dry_run: bool) -> list[Line]:
@@ -130,10 +127,10 @@ def _besides(tally: Tally, on: Screen, dropping: frozenset[cs.Role]) -> list[Lin
     lines += _left_out(tally, on)
     for role, names in tally.named.items():
         if names:
-            text = f"Dropped {GLOSS[role]}: {_some(names)}; --keep {role} leaves it."
+            text = f"Dropped {GLOSS[role]}: {some(names, 3)}; --keep {role} leaves it."
             lines += wrapped(text, on.width, "", "  ")
     if tally.unknown:
-        lines += wrapped(f"Kept, since nobody declared what they are: {_some(tally.unknown)}.", on.width, "", "  ")
+        lines += wrapped(f"Kept, since nobody declared what they are: {some(tally.unknown, 3)}.", on.width, "", "  ")
     if cs.Role.GRADIENT in dropping and tally.before[cs.Role.GRADIENT]:
         text = "The gradients went. The model runs without; to train it, Torch7 needs gradWeight and gradBias rebuilt:"
         lines += wrapped(text, on.width)

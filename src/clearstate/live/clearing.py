@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..errors import ClearstateError
-from ..inventory import SHOWN
+from ..inventory import SHOWN, some
 from ..roles import Role
 from .baseline import Baseline
 from .code import strip
@@ -108,9 +108,8 @@ def _clear_transient(model: torch.nn.Module, walk: Walk, sample: Any, baseline: 
 def _warn(walk: Walk, proved: Mapping[tuple[int, str], str], failure: str) -> None:
     """Says what stays, since training could not prove it."""
     left = [f"{path}.{name}" if path else name for path, module in walk for at, name in proved if at == id(module)]
-    more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
     warnings.warn(
-        f"the model does not run on the sample in training mode ({failure}): {', '.join(left[:SHOWN])}{more} "
+        f"the model does not run on the sample in training mode ({failure}): {some(left, SHOWN)} "
         "stay, since they are proved unneeded in evaluation mode alone",
         stacklevel=5,
     )

@@ -61,3 +61,17 @@ def expect_table(input: Any, count: int | None = None) -> None:
         raise TypeError(f"expected a table{'' if count is None else f' of {count}'}, got {describe(input)}")
     if count is not None and len(input) != count:
         raise ValueError(f"expected a table of {count}, got {describe(input)}")
+
+
+def expect_share(p: float, what: str = "probability") -> None:
+    """Checks that a probability, or a part of something, leaves anything.
+
+    Raises:
+        ValueError: it is below 0, or 1 or more.
+
+    >>> expect_share(1)
+    Traceback (most recent call last):
+    ValueError: the probability must be at least 0 and below 1, not 1
+    """
+    if not 0 <= p < 1:
+        raise ValueError(f"the {what} must be at least 0 and below 1, not {p}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .checks import expect
+from .checks import expect, expect_share
 from .fields import plain
 from .memory import carry, recall
 from .of_tensor import _OfTensor
@@ -56,8 +56,7 @@ class Dropout(_OfTensor):
 
     def set_p(self, p: float) -> None:
         """Changes the probability."""
-        if not 0 <= p < 1:
-            raise ValueError(f"the probability must be at least 0 and below 1, not {p}")
+        expect_share(p)
         self.p = p
 
     def draw(self, input: Tensor) -> Tensor:

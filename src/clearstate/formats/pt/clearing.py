@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...errors import ClearstateError, NothingLeft
+from ...inventory import some
 from ...roles import Role
 from ..changes import Changes, matches
 from ..coverage import cover
@@ -50,8 +51,7 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
     for entry in going:
         entry.table.pop(entry.key, None)
     asked = [entry.path for entry in going if entry.role not in changes.drop]
-    more = f" and {len(asked) - 3} more" if len(asked) > 3 else ""
-    done = [f"as asked, {', '.join(asked[:3])}{more} went"] if asked else []
+    done = [f"as asked, {some(asked, 3)} went"] if asked else []
     if changes.use is not None:
         done.append(choose(file.root, changes.use))
     if changes.plain:

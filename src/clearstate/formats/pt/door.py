@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from ...errors import ClearstateError
-from ...inventory import Inventory
+from ...inventory import Inventory, some
 from ...roles import Role
 from ..changes import Changes
 from ..differences import Difference
@@ -63,10 +63,15 @@ def aimed(file: File, target: str) -> tuple[File, list[str]]:
     Raises:
         ClearstateError: the layout has no place for what the file holds.
     """
-    if file.layout == "sharded" and (os.path.isdir(target) or target.endswith((os.sep, ".json"))):
-        return file, []
+    from .sharded import Sharded
+
+    flat = file.flat
     layout = layout_for(target, file.layout)
-    if layout == "safetensors" and not file.flat:
+    if isinstance(file, Sharded):
+        if os.path.isdir(target) or target.endswith((os.sep, ".json")):
+            return file, []
+        file = file.merged()
+    if layout == "safetensors" and not flat:
         _settle_copies(file)
         made = replace(file, layout=layout, root=_tensors(file), metadata={"format": "pt"})
         return made, _left_behind(file)
@@ -82,9 +87,8 @@ def _left_behind(file: File) -> list[str]:
     if is_module(model):
         return ["safetensors holds tensors only: the module's structure is not in the new file"]
     others = [str(key) for key in file.root if key not in keys] if keys else []
-    more = f" and {len(others) - 5} more" if len(others) > 5 else ""
     verb = "has" if len(others) == 1 else "have"
-    return [f"safetensors holds tensors only: {', '.join(others[:5])}{more} {verb} no place there"] if others else []
+    return [f"safetensors holds tensors only: {some(others, 5)} {verb} no place there"] if others else []
 
 
 def _settle_copies(file: File) -> None:
@@ -119,7 +123,7 @@ def write(file: File, target: str, check: Check, watch: Watch) -> None:
     from ..atomic import replacing
     from .sharded import Sharded, write_sharded
 
-    if isinstance(file, Sharded) and file.layout == "sharded":
+    if isinstance(file, Sharded):
         folder = target if os.path.isdir(target) or target.endswith(os.sep) else os.path.dirname(target)
         write_sharded(file, folder or os.curdir, check, watch)
         return
@@ -131,7 +135,7 @@ def size(file: File) -> int:
     """Bytes that `write` would write."""
     from .sharded import Sharded, sharded_size
 
-    if isinstance(file, Sharded) and file.layout == "sharded":
+    if isinstance(file, Sharded):
         return sharded_size(file)
     return CONTAINERS[file.layout].size(file)
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ClearstateError
+from ...inventory import some
 from ..data import Held
 from .file import tensor_made
 from .inventory import is_dangerous
@@ -80,9 +81,7 @@ def make_plain(root: Value) -> tuple[Value, list[str]]:
 
 
 def _refusal(names: Iterable[str]) -> ClearstateError:
-    told = list(names)
-    more = f" and {len(told) - 5} more" if len(told) > 5 else ""
-    what = f"no plain value stands for {', '.join(told[:5])}{more}"
+    what = f"no plain value stands for {some(list(names), 5)}"
     return ClearstateError(f"{what}: --drop PATH leaves such a thing out, or leave out --plain")
 
 

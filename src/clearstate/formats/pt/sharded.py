@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, BinaryIO
 
 from ...errors import ClearstateError, FormatError
@@ -47,6 +47,10 @@ class Sharded(File):
     def flat(self) -> bool:
         """Whether all shards hold tensors by name and nothing else."""
         return all(file.flat for file in self.shards.values())
+
+    def merged(self) -> File:
+        """The same as one file, whose layout is still to be chosen."""
+        return File(**{each.name: getattr(self, each.name) for each in fields(File)})
 
 
 def open_sharded(path: str) -> Sharded:

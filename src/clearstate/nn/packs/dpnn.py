@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..activation import Log, ReLU
-from ..checks import expect, expect_table
+from ..checks import expect, expect_share, expect_table
 from ..container import Sequential
 from ..containers import Concat, ConcatTable, DepthConcat
 from ..convolution import SpatialConvolution
@@ -331,8 +331,7 @@ class TotalDropout(Module):
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
-        if not 0 <= p < 1:
-            raise ValueError(f"the probability must be at least 0 and below 1, not {p}")
+        expect_share(p)
         self.p = p
 
     def draw(self, input: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..average_pooling import SpatialAveragePooling
-from ..checks import expect, expect_table
+from ..checks import expect, expect_share, expect_table
 from ..fields import plain
 from ..module import Module
 from .references import Referring
@@ -33,8 +33,7 @@ class SpatialRegionDropout(Module):
 
     def __init__(self, p: float = 0.2) -> None:
         super().__init__()
-        if not 0 <= p < 1:
-            raise ValueError(f"the part must be at least 0 and below 1, not {p}")
+        expect_share(p, "part")
         self.p = p
         self.noise = torch.empty(0)
 

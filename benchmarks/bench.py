@@ -21,7 +21,7 @@ import page
 from answering import EXAMPLE, answering
 from checkpoints import checkpoints
 from clearing import clearing
-from measure import Row, table
+from measure import Row, as_installed, table
 from opening import opening
 from reading import small_values, whole_files
 
@@ -52,6 +52,7 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table on this page of the documentation")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="clearstate-bench-", dir=options.dir))
+    as_installed()
     start = time.monotonic()
     done: list[Row] = []
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import compileall
+import os
 import statistics
 import subprocess
 import sys
@@ -9,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import clearstate
 
 PYTHON = sys.executable
 CLEARSTATE = str(Path(PYTHON).with_name("clearstate"))
@@ -39,6 +43,12 @@ class Row:
 
 
 Rows = Iterator[Row]
+
+
+def as_installed() -> None:
+    """Leaves the package's bytecode beside it, as pip does: a checkout may have none, and its peers have theirs."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    compileall.compile_dir(Path(clearstate.__file__).parent, quiet=2)
 
 
 def in_turn(rounds: int, *jobs: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> list[float]:

@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
@@ -24,6 +25,10 @@ try:
 except ImportError:  # Windows, where an open file cannot be removed or renamed at all
     fcntl = None
 
+EVERY = 0.05
+"""Seconds between two moments at which the disk is asked to write what there is of a new file."""
+
+_flush = getattr(os, "fdatasync", os.fsync)
 _HIDDEN = re.compile(r"\.clearstate-[0-9a-f]{16}")
 _FULL = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
 
@@ -65,11 +70,12 @@ def replacing(path: str | os.PathLike[str], check: Callable[[str], None] | None 
         with os.fdopen(fd, "wb") as handle:
             if old is not None:
                 _permit(readable, old)
-            yield handle
-            handle.flush()
+            with _reaching_the_disk(fd):
+                yield handle
+                handle.flush()
+                if check is not None:
+                    check(readable)
             os.fsync(fd)
-            if check is not None:
-                check(readable)
             if readable != hidden:
                 _name(readable, target, hidden)
             else:
@@ -83,6 +89,34 @@ def replacing(path: str | os.PathLike[str], check: Callable[[str], None] | None 
             error.filename = os.fspath(path)
         raise
     _sync(folder)
+
+
+@contextmanager
+def _reaching_the_disk(fd: int) -> Iterator[None]:
+    """The disk writes what there is of a file while the block makes and checks the rest: neither waits for the other.
+
+    An error of the disk is told to the first who asks, and to nobody else, so it is raised at the block's end.
+    """
+    done = threading.Event()
+    failed: list[OSError] = []
+
+    def keep_on() -> None:
+        while not done.wait(EVERY):
+            try:
+                _flush(fd)
+            except OSError as error:
+                failed.append(error)
+                return
+
+    thread = threading.Thread(target=keep_on, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 def _open(folder: str, hidden: str) -> tuple[int, str]:

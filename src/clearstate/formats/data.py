@@ -1,11 +1,10 @@
 """Where a storage's numbers are: mapped in a binary file, as text in an ascii one, or held in memory.
 
-Opening a file makes no copy of any of them; the writer copies the mapped kind from file to file.
+Opening a file makes no copy of any of them; the writer copies the mapped kind from file to file, piece by piece.
 """
 
 from __future__ import annotations
 
-import errno
 import io
 import mmap
 import os
@@ -21,8 +20,8 @@ Array = np.ndarray[Any, Any]
 PIECE = 8 << 20
 """Bytes handled at a time when numbers are copied or compared."""
 
-READ = 1 << 20
-"""Bytes read from a file at a time: few enough to stay in the processor's cache until they are used."""
+READ = 1 << 19
+"""Bytes read from a file at a time: few enough to stay in the processor's cache until they are compared or written."""
 
 SMALL = 1 << 16
 """Bytes of a file up to which reading it whole costs less than mapping it."""
@@ -93,11 +92,12 @@ class Held:
 class Source:
     """The file that numbers are mapped in: its bytes, and a descriptor to copy them from where there is one."""
 
-    __slots__ = ("buffer", "fd")
+    __slots__ = ("_spare", "buffer", "fd")
 
     def __init__(self, buffer: mmap.mmap | bytes, fd: int | None = None) -> None:
         self.buffer = buffer
         self.fd = fd
+        self._spare: list[bytearray] = []  # memory of reads that have ended: new memory takes as long as a read
 
     @classmethod
     def open(cls, path: str) -> Source:
@@ -126,7 +126,11 @@ class Source:
             view = memoryview(self.buffer)
             yield from (view[at : min(at + READ, stop)] for at in range(start, stop, READ))
             return
-        piece = memoryview(bytearray(min(READ, stop - start)))
+        try:
+            memory = self._spare.pop()
+        except IndexError:
+            memory = bytearray(READ)
+        piece = memoryview(memory)
         for at in range(start, stop, READ):
             count = min(READ, stop - at)
             filled = 0
@@ -135,9 +139,10 @@ class Source:
                 if not got:
                     raise FormatError(f"{stop - start} bytes from {start} on, as when it was opened", "fewer")
             yield piece[:count]
+        self._spare.append(memory)
 
     def copy(self, start: int, stop: int, handle: BinaryIO) -> None:
-        """Appends the bytes from ``start`` to ``stop`` to an open file, in the kernel where it can.
+        """Appends the bytes from ``start`` to ``stop`` to an open file.
 
         A ``handle`` that only counts says so by a method ``skip(bytes)``.
         """
@@ -146,20 +151,6 @@ class Source:
             skip(stop - start)
             return
         handle.flush()
-        try:
-            target = handle.fileno()
-        except (AttributeError, io.UnsupportedOperation):
-            target = None
-        while target is not None and self.fd is not None and start < stop:
-            try:
-                done = os.copy_file_range(self.fd, target, min(stop - start, 1 << 30), start)
-            except (AttributeError, OSError) as error:
-                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
-                    raise
-                break
-            if not done:
-                break
-            start += done
         for piece in self.read(start, stop):
             handle.write(piece)
 
@@ -252,7 +243,7 @@ def raw_bytes(array: Array) -> memoryview:
 
 
 def append(data: Data, handle: BinaryIO) -> None:
-    """Appends the numbers to an open file as they are: in the kernel where they come from another one.
+    """Appends the numbers to an open file as they are.
 
     >>> counter = Counter()
     >>> append(Held(np.arange(3.0)), counter)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...roles import Role
 from ..coverage import cover
-from ..differences import Difference, numbers_differ, same_numbers
+from ..differences import Difference, each_same, numbers_differ
 from .file import File
 from .models import state_dict
 from .objects import (
@@ -169,6 +169,7 @@ class _Comparison:
         yield f"{path}.<entries>", x.entries, y.entries, role
 
     def compare_tensors(self, *, flat: bool) -> None:
+        alike: list[tuple[Tensor, Tensor, str, Role]] = []
         for x, y, path, role in self.tensors:
             if x.dtype != y.dtype:
                 self.differ(path, f"{x.dtype} in one, {y.dtype} in the other", role)
@@ -177,7 +178,8 @@ class _Comparison:
             elif (x.storage.data is None) is not (y.storage.data is None):
                 self.differ(path, "without data in one only", role)
             elif x.storage.data is not None and x.numel:
-                self.compare_numbers(x, y, path, role)
+                alike.append((x, y, path, role))
+        self.compare_numbers(alike)
         if not flat:
             ours = _sharing([pair[0] for pair in self.tensors])
             theirs = _sharing([pair[1] for pair in self.tensors])
@@ -185,14 +187,16 @@ class _Comparison:
                 if ours.get(i) != theirs.get(i):
                     self.differ(path, "shares memory with other tensors in one than in the other", role)
 
-    def compare_numbers(self, x: Tensor, y: Tensor, path: str, role: Role) -> None:
-        if is_in_order(x) and is_in_order(y) and same_numbers(_bytes(x), _bytes(y)):
-            return
-        one, other = x.numpy(), y.numpy()
-        if x.dtype not in NUMPY or one.dtype.kind in "?c":
-            one, other = (np.ascontiguousarray(v).view(f"u{_unit(v)}") for v in (one, other))
-        if what := numbers_differ(one, other):
-            self.differ(path, what, role)
+    def compare_numbers(self, pairs: list[tuple[Tensor, Tensor, str, Role]]) -> None:
+        in_order = [pair for pair in pairs if is_in_order(pair[0]) and is_in_order(pair[1])]
+        same = each_same([(_bytes(x), _bytes(y)) for x, y, _, _ in in_order])
+        settled = {id(pair) for pair, equal in zip(in_order, same, strict=True) if equal}
+        for x, y, path, role in (pair for pair in pairs if id(pair) not in settled):
+            one, other = x.numpy(), y.numpy()
+            if x.dtype not in NUMPY or one.dtype.kind in "?c":
+                one, other = (np.ascontiguousarray(v).view(f"u{_unit(v)}") for v in (one, other))
+            if what := numbers_differ(one, other):
+                self.differ(path, what, role)
 
 
 def _unit(values: np.ndarray[Any, Any]) -> int:

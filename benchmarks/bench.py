@@ -21,7 +21,7 @@ import page
 from answering import EXAMPLE, answering
 from checkpoints import checkpoints
 from clearing import clearing
-from measure import Row, as_installed, table
+from measure import Row, apart, as_installed, table
 from opening import opening
 from reading import small_values, whole_files
 
@@ -32,8 +32,8 @@ from nn import modules
 def rows(folder: Path, quick: bool) -> Iterator[Row]:
     """All measurements, in the order of the table."""
     yield from answering(5 if quick else 15)
-    yield from modules(EXAMPLE, folder, 7 if quick else 25)
-    yield from live(7 if quick else 25)
+    yield from apart(modules, EXAMPLE, folder, 7 if quick else 25)
+    yield from apart(live, 7 if quick else 25)
     large, small = folder / "large.t7", folder / "small-tensors.t7"
     models.write_model(large, 200_000_000 if quick else 2_000_000_000)
     models.write_model(small, 20_000_000)

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 import clearstate
@@ -49,6 +51,16 @@ def as_installed() -> None:
     """Leaves the package's bytecode beside it, as pip does: a checkout may have none, and its peers have theirs."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     compileall.compile_dir(Path(clearstate.__file__).parent, quiet=2)
+
+
+def apart(measurement: Callable[..., Rows], *arguments: object) -> Rows:
+    """The rows of a measurement that a process of its own takes: what others left in memory would slow it down."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        yield from pool.submit(_all_of, measurement, *arguments).result()
+
+
+def _all_of(measurement: Callable[..., Rows], *arguments: object) -> list[Row]:
+    return list(measurement(*arguments))
 
 
 def in_turn(rounds: int, *jobs: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> list[float]:

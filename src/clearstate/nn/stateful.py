@@ -330,10 +330,16 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         """Drops what work left on this module, not on those inside it."""
         own = self.__dict__
         own.pop("_tape", None)
-        if "output" in own:
-            self._let_go("output", own)
-        if "grad_input" in own:
-            self._let_go("grad_input", own)
+        for name in KEPT:
+            if name not in own:
+                continue
+            held = own.pop(name)  # what nobody else holds goes, and is made anew when somebody asks
+            if type(held) is Tensor:
+                if getrefcount(held) == ALONE and held.dtype is FLOAT and held.is_cpu:
+                    continue
+            elif type(held) is list and held and getrefcount(held) == ALONE and alone_in(held):
+                continue
+            self._empty(name, held)
         if self.transient:
             constructed = own.get("_constructed", NOTHING)
             for name in self.transient:
@@ -341,16 +347,6 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
                     restore(self, name, constructed)
                 else:
                     own.pop(name, None)
-
-    def _let_go(self, name: str, own: dict[str, Any]) -> None:
-        """Frees ``output`` or ``grad_input``: what nobody else holds goes, and is made anew when somebody asks."""
-        held = own.pop(name)
-        if type(held) is Tensor:
-            if getrefcount(held) == ALONE and held.dtype is FLOAT and held.is_cpu:
-                return
-        elif type(held) is list and held and getrefcount(held) == ALONE and alone_in(held):
-            return
-        self._empty(name, held)
 
     def _empty(self, name: str, held: Kept) -> None:
         """Empties what somebody else holds too, and keeps it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .roles import Role
@@ -132,7 +132,10 @@ class Inventory:
         return sorted(self.select(*roles), key=lambda entry: -entry.bytes)[:count]
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole inventory in plain values, as ``inspect --json`` prints it; pieces in memory have a ``device``."""
+        """The whole inventory in plain values, as ``inspect --json`` prints it.
+
+        Pieces in memory have a ``device``, models with nngraph nets have ``graphs``.
+        """
         return {
             "source": self.source,
             "kind": self.kind,
@@ -140,6 +143,7 @@ class Inventory:
             "roles": {str(role): n for role, n in self.by_role().items()},
             "modules": dict(self.modules),
             "notes": list(self.notes),
+            **({"graphs": [asdict(graph) for graph in self.graphs]} if self.graphs else {}),
             "entries": [
                 {
                     "path": entry.path,

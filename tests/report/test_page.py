@@ -119,6 +119,16 @@ def test_the_graph_of_a_file_is_that_of_the_net_that_the_file_makes() -> None:
                 assert there.label == here.label == net.get_submodule(here.module).typename
 
 
+def test_programs_get_the_graph_that_the_report_draws() -> None:
+    found = json.loads(cs.inspect(case("gModule-1") / "before.t7").to_json())
+    (graph,) = found["graphs"]
+    paths = found["modules"].keys()
+    assert all(node["module"] in paths for node in graph["nodes"] if node["module"] is not None)
+    assert all(before < i for i, node in enumerate(graph["nodes"]) for before in node["reads"])
+    assert any(node["module"] for node in graph["nodes"])
+    assert "graphs" not in cs.inspect(EXAMPLES / "digits.t7").to_dict()
+
+
 def test_a_damaged_graph_is_drawn_as_far_as_it_goes_or_not_at_all() -> None:
     from clearstate.formats import t7
 

@@ -5,6 +5,7 @@ What can be reached is what fsspec reaches; it is imported when an address comes
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import re
@@ -16,6 +17,9 @@ from .errors import ClearstateError, FormatError
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(::[A-Za-z0-9+.-]+)*://")
 """How an address begins, and no path does."""
+
+LONGEST = 300
+"""Letters of what a backend says that are told."""
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
@@ -44,7 +48,7 @@ def fetched(address: str, *, outline: bool = False) -> Iterator[str]:
     """A copy of the file for the time of the block; of the index of shards, with all that it names beside it.
 
     Raises:
-        ClearstateError: fsspec, or what it needs for such addresses, is not installed.
+        ClearstateError: fsspec, or what it needs for such addresses, is not installed, or does not let us in.
         OSError: there is no such file, or it cannot be reached. All that is raised names the address.
 
     >>> import fsspec
@@ -82,9 +86,10 @@ def delivered(address: str) -> Iterator[str]:
     above = posixpath.dirname(place)
     with _folder() as folder, _named(folder, posixpath.dirname(address)):
         yield os.path.join(folder, posixpath.basename(place))
-        for name in sorted(os.listdir(folder)):
-            system.makedirs(above, exist_ok=True)
-            system.put_file(os.path.join(folder, name), posixpath.join(above, name))
+        with _reaching(address):
+            for name in sorted(os.listdir(folder)):
+                system.makedirs(above, exist_ok=True)
+                system.put_file(os.path.join(folder, name), posixpath.join(above, name))
 
 
 def found(pattern: str, suffixes: tuple[str, ...]) -> list[str]:
@@ -97,12 +102,13 @@ def found(pattern: str, suffixes: tuple[str, ...]) -> list[str]:
     """
     system, place = _system(pattern)
     scheme = pattern[: pattern.index("://") + 3]
-    if any(sign in place for sign in "*?["):
-        names = sorted(str(name) for name in system.glob(place))
-    elif system.isdir(place):
-        names = sorted(str(name) for name in system.find(place) if str(name).lower().endswith(suffixes))
-    else:
-        return [pattern]
+    with _reaching(pattern):
+        if any(sign in place for sign in "*?["):
+            names = sorted(str(name) for name in system.glob(place))
+        elif system.isdir(place):
+            names = sorted(str(name) for name in system.find(place) if str(name).lower().endswith(suffixes))
+        else:
+            return [pattern]
     if not names:
         raise ClearstateError(f"no file matches {pattern}")
     return [scheme + name.lstrip("/") for name in names]
@@ -119,21 +125,45 @@ def _system(address: str) -> tuple[Any, str]:
         import fsspec
     except ImportError:
         raise ClearstateError(f"{address}: reading from there needs fsspec: pip install clearstate[remote]") from None
-    try:
+    with _reaching(address):
         system, place = fsspec.core.url_to_fs(address)
-    except (ImportError, ValueError) as error:
-        raise ClearstateError(f"{address}: {error}") from None
     return system, place
 
 
 def _get(system: Any, place: str, local: str, address: str, outline: bool) -> None:
     from .outline import fetch_outline
 
-    try:
+    with _reaching(address):
         if not (outline and fetch_outline(system, place, local)):
             system.get_file(place, local)
+
+
+@contextmanager
+def _reaching(address: str) -> Iterator[None]:
+    """Says of whatever a backend of fsspec raises that this address could not be reached, and why.
+
+    A backend raises what the library behind it has: errors of the net, of credentials, of arguments it misses.
+    """
+    try:
+        yield
+    except (ClearstateError, MemoryError):
+        raise
     except FileNotFoundError as error:
-        raise FileNotFoundError(error.errno or 2, "no such file", address) from None
+        raise FileNotFoundError(error.errno or errno.ENOENT, "no such file", address) from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise OSError(error.errno, error.strerror or _reason(error), address) from error
+        raise ClearstateError(f"{address} cannot be reached: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What an error says, on one line; one that says nothing has a name.
+
+    >>> _reason(KeyError()), _reason(ValueError("two  lines\\n of it.\\n"))
+    ('KeyError', 'two lines of it')
+    """
+    text = " ".join(str(error).split()).rstrip(".")
+    return text if 0 < len(text) <= LONGEST else f"{text[: LONGEST - 1]}…" if text else type(error).__name__
 
 
 @contextmanager

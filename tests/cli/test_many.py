@@ -220,6 +220,75 @@ def test_what_is_wrong_elsewhere_is_said_with_its_address(
     assert not (here / "new.pt").exists()
 
 
+class Locked(fsspec.AbstractFileSystem):  # type: ignore[misc]
+    """A store whose library raises errors of its own making, as those of S3 and of the Hub do."""
+
+    protocol = "locked"
+
+    class NoCredentials(Exception):
+        pass
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise self.NoCredentials("Unable to locate\n  credentials.")
+
+    info = ls = isdir = glob = get_file = put_file = makedirs = _refuse
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect", "ADDRESS/x.pt"),
+        ("inspect", "ADDRESS/*.pt"),
+        ("verify", "ADDRESS/x.pt", "models/run0/0.pt"),
+        ("clear", "ADDRESS/x.pt", "-o", "new.pt"),
+        ("clear", "ADDRESS/x.pt", "--in-place"),
+        ("clear", "models/run0/0.pt", "-o", "ADDRESS/new.pt"),
+        ("clear", "models/run0/0.pt", "models/run1/1.pt", "-o", "ADDRESS/", "--jobs", "1"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize(
+    "address, reason",
+    [
+        ("locked://bucket", "cannot be reached: Unable to locate credentials"),
+        ("nowhere://bucket", "cannot be reached: Protocol not known: nowhere"),
+        ("reference://bucket", "cannot be reached: "),  # it misses an argument: a TypeError
+        ("http://127.0.0.1:1", "cannot read http://127.0.0.1:1/"),
+    ],
+    ids=lambda text: text.partition(":")[0],
+)
+def test_whatever_a_backend_raises_is_a_sentence_with_the_address(
+    command: Command, models: Path, here: Path, words: tuple[str, ...], address: str, reason: str
+) -> None:
+    fsspec.register_implementation("locked", Locked, clobber=True)
+    done = command(*(word.replace("ADDRESS", address) for word in words))
+    assert done.code == 2
+    for line in done.err.splitlines():
+        assert line.startswith("clearstate: ")
+        assert f"{address}/" in line
+        assert reason in line.replace("cannot write", "cannot read")
+        assert "mistake" not in line
+    assert 1 <= len(done.err.splitlines()) <= 2
+    assert "Traceback" not in done.err + done.out
+    assert not (here / "new.pt").exists()
+
+
+def test_a_package_that_is_missing_is_named(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.registry import known_implementations
+
+    lacking = {"class": "no_such_package.System", "err": "Install no_such_package to reach it"}
+    monkeypatch.setitem(known_implementations, "lacking", lacking)
+    text = command("inspect", "lacking://bucket/x.pt").refused()
+    assert text == "lacking://bucket/x.pt cannot be reached: Install no_such_package to reach it"
+
+
+def test_in_python_the_backends_own_error_is_the_cause() -> None:
+    fsspec.register_implementation("locked", Locked, clobber=True)
+    with pytest.raises(cs.ClearstateError, match=r"^locked://bucket/x\.pt cannot be reached: Unable") as caught:
+        cs.inspect("locked://bucket/x.pt")
+    assert isinstance(caught.value.__cause__, Locked.NoCredentials)
+
+
 def test_what_fails_halfway_is_not_delivered(
     command: Command, models: Path, elsewhere: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

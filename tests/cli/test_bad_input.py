@@ -36,7 +36,7 @@ USAGE = [
     (["clear", "net.t7", "full/net.t7", "-o", "new/"], "net.t7 and full/net.t7 would both become new/net.t7"),
     (
         ["clear", "net.t7", "--drop", "everything", "-o", "x.t7"],
-        "everything is no role; from a Torch7 file go transient, gradient",
+        "everything is no role, and paths are for checkpoints; from a Torch7 file go transient, gradient",
     ),
     (["clear", "net.t7", "--keep", "everything", "-o", "x.t7"], "everything is no role"),
     (["clear", "net.t7", "--drop", "parameter", "-o", "x.t7"], "this is part of the model and never goes"),

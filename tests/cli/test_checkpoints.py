@@ -133,6 +133,44 @@ def test_all_of_the_model_is_not_dropped_silently(command: Command, here: Path, 
     assert not read(here / "new.pt").get("weights")
 
 
+def test_of_what_goes_by_a_pattern_the_topmost_is_named(command: Command, here: Path) -> None:
+    inner = {"c": {"d": 1, "e": torch.ones(2)}, "f": 2}
+    torch.save({"model": {"w": torch.ones(1), "a": 1, "a.x": 2}, "extra": inner, "extras": [inner, {"g": 3}]}, "old.pt")
+    done = command("clear", "old.pt", "-o", "new.pt", "--drop", "extra*", "--drop", "model.a*")
+    assert done.code == 0, done
+    assert "As asked, extra, extras, model.a and 1 more went." in " ".join(done.out.split())
+    made = read(here / "new.pt")
+    assert (made.keys(), made["model"].keys()) == ({"model"}, {"w"})
+
+
+# names that ask for another format
+
+
+@pytest.mark.parametrize("ending", ["onnx", "t7", "npz", "h5", "gguf", "JSON", "txt", "py", "gz"])
+@pytest.mark.parametrize("more", [[], ["--dry-run"]], ids=str)
+def test_a_name_of_another_format_is_refused(
+    command: Command, here: Path, net_pt: str, ending: str, more: list[str]
+) -> None:
+    before = listing(here)
+    text = command("clear", net_pt, "-o", f"new.{ending}", *more).refused()
+    assert text.startswith(f"new.{ending} is a name for ")
+    assert "name it .pt, .pth, .ckpt, .bin or .safetensors" in text
+    assert listing(here) == before
+
+
+@pytest.mark.parametrize("name", ["new.pth.tar", "new", "new.v2", "new.model", "new.zip", "new.pkl", "net.onnx.pt"])
+def test_any_other_name_is_taken(command: Command, here: Path, net_pt: str, name: str) -> None:
+    assert command("clear", net_pt, "-o", name).code == 0
+    assert command("verify", net_pt, name).code == 0
+
+
+def test_a_checkpoint_that_is_called_otherwise_keeps_its_name(command: Command, here: Path, net_pt: str) -> None:
+    os.rename(net_pt, "net.t7")
+    assert command("clear", "net.t7", "-o", "new.t7").code == 0
+    assert command("clear", "net.t7", "--in-place").code == 0
+    assert (here / "net.t7").read_bytes() == (here / "new.t7").read_bytes()
+
+
 # what the words say
 
 

@@ -51,7 +51,8 @@ def inspect(
 ) -> None:
     """Show what a file holds by role, what is biggest, and what clearing would save.
 
-    FILE: Torch7 files, PyTorch checkpoints, folders (with all in them) and quoted patterns.
+    FILE: files of Torch7, PyTorch and safetensors, indexes of shards, folders (with all in them),
+    quoted patterns, and addresses (s3://..., hf://...).
     """
     size = long_size(longs)
     failed = False

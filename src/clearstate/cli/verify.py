@@ -14,13 +14,15 @@ from .files import readable
 
 
 def verify(
-    first: Annotated[str, typer.Argument(metavar="A", help="A Torch7 file or a PyTorch checkpoint.")],
+    first: Annotated[
+        str, typer.Argument(metavar="A", help="A Torch7 file, a checkpoint, an index of shards or its folder.")
+    ],
     second: Annotated[str, typer.Argument(metavar="B", help="Another, of any variant of the format.")],
 ) -> None:
     """Tell whether two files are the same model, whatever work left behind in either.
 
     Structure, parameters, buffers and their sharing are compared bit for bit. Exit code 0: the same
-    model. 1: not the same; each difference is named by its path.
+    model. 1: not the same; each difference is named by its path. Both may be addresses (s3://..., hf://...).
     """
     verdict = cs.verify(readable(first), readable(second))
     say([*_answer(verdict, first, second), *_left_behind(verdict)])

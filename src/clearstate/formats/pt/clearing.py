@@ -50,7 +50,7 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
     _check_patterns(going, changes)
     for entry in going:
         entry.table.pop(entry.key, None)
-    asked = [entry.path for entry in going if entry.role not in changes.drop]
+    asked = [entry.path for entry in _topmost(going) if entry.role not in changes.drop]
     done = [f"as asked, {some(asked, 3)} went"] if asked else []
     if changes.use is not None:
         done.append(choose(file.root, changes.use))
@@ -68,6 +68,20 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
         count = cast(file.root, changes.dtype)
         done.append(f"{count} parameters were cast to {changes.dtype}")
     return done
+
+
+def _topmost(going: list[Going]) -> list[Going]:
+    """Without those that are inside another that goes."""
+    tables = {entry.path: entry.table for entry in going}
+
+    def inside(entry: Going) -> bool:
+        path = entry.path
+        while path := path[: max(path.rfind("."), path.rfind("["), 0)]:
+            if path in tables and tables[path] is not entry.table:
+                return True
+        return False
+
+    return [entry for entry in going if not inside(entry)]
 
 
 def _check_patterns(going: list[Going], changes: Changes) -> None:

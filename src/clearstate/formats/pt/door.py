@@ -12,6 +12,7 @@ from ...inventory import Inventory, some
 from ...roles import Role
 from ..changes import Changes
 from ..differences import Difference
+from ..kinds import FOREIGN, asked_by
 from .averages import averages
 from .containers import CONTAINERS, layout_for
 from .file import File
@@ -71,6 +72,11 @@ def aimed(file: File, target: str) -> tuple[File, list[str]]:
         if os.path.isdir(target) or target.endswith((os.sep, ".json")):
             return file, []
         file = file.merged()
+    if asked := asked_by(target, file.path, {**FOREIGN, ".t7": "a Torch7 file"}):
+        raise ClearstateError(
+            f"{target} is a name for {asked}, and a cleared checkpoint is still a checkpoint: "
+            "name it .pt, .pth, .ckpt, .bin or .safetensors"
+        )
     if layout == "safetensors" and not flat:
         _settle_copies(file)
         made = replace(file, layout=layout, root=_tensors(file), metadata={"format": "pt"})

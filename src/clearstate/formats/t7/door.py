@@ -12,11 +12,12 @@ from ...inventory import Inventory
 from ...roles import Role
 from ..changes import Changes
 from ..differences import Difference
+from ..kinds import FOREIGN, asked_by
 from .inventory import inspect, inspect_file
 from .reader import File, open_file
 
-OTHERS = (".safetensors", ".pt", ".pth", ".ckpt", ".bin", ".onnx", ".py")
-"""Endings of files that are no Torch7 files."""
+OTHERS = {**FOREIGN, **dict.fromkeys((".safetensors", ".pt", ".pth", ".ckpt", ".bin"), "a checkpoint")}
+"""What files are called that are no Torch7 files, by the endings of their names."""
 
 
 def reopen(path: str, file: File) -> File:
@@ -39,7 +40,7 @@ def change(file: File, changes: Changes) -> list[str]:
     """
     for word in (*changes.dropped, *changes.kept):
         usable = ", ".join(str(role) for role in Role if role.droppable)
-        raise ClearstateError(f"{word} is no role; from a Torch7 file go {usable}")
+        raise ClearstateError(f"{word} is no role, and paths are for checkpoints; from a Torch7 file go {usable}")
     if not changes.only_roles:
         raise ClearstateError(f"{file.path} is a Torch7 file, and this is for checkpoints of PyTorch")
     from .clearing import clear
@@ -61,8 +62,11 @@ def aimed(file: File, target: str) -> tuple[File, list[str]]:
     Raises:
         ClearstateError: the target's name asks for another format.
     """
-    if target.lower().endswith(OTHERS):
-        raise ClearstateError(f"{file.path} is a Torch7 file, and clearing leaves it one: name the new one .t7")
+    if asked_by(target, file.path or "", OTHERS):
+        raise ClearstateError(
+            f"{file.path} is a Torch7 file, and clearing leaves it one: name the new one .t7; "
+            "clearstate convert writes it for PyTorch and ONNX"
+        )
     return file, []
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from .errors import ClearstateError
-from .inspecting import door_of, is_module, open_path
+from .inspecting import door_of, is_index, is_module, open_path
 from .inventory import Inventory
 from .remote import delivered, here, is_remote
 from .roles import DROPPED_BY_DEFAULT, Role
@@ -193,7 +193,8 @@ def clear_file(
         path: a Torch7 file, or a checkpoint of PyTorch: ``.pt`` and the like, safetensors, the index of shards. It, and
             the output, may be addresses (``s3://``, ``hf://``).
         output: the file to write. A checkpoint's tensors go into a ``.safetensors`` file by the names of the state
-            dict; shards go into a folder, or into one file.
+            dict; shards go into a folder (with what
+            stands beside their index and holds no weights: configuration, tokenizer), or into one file.
         in_place: replace ``path`` itself; needed where ``output`` is not given.
         drop: roles to drop besides the default ones; of a checkpoint also paths, with ``*`` as in names of files.
         keep: default roles, or paths, to leave.
@@ -271,6 +272,9 @@ def _elsewhere(name: str, target: str | None, *, dry_run: bool, **how: Any) -> C
             place = None if dry_run else copies.enter_context(delivered(target))
         done = clear_file(local, place, dry_run=dry_run, **how)
     before, after = replace(done.before, source=name), replace(done.after, source=target or name)
+    if is_remote(name) and is_index(name) and target is not None and target.endswith(("/", ".json")):
+        alone = "only the index and its shards were fetched: config.json and the like are still to be copied"
+        done = replace(done, done=(*done.done, alone))
     return replace(done, before=before, after=after, path=None if dry_run else target)
 
 

@@ -197,6 +197,7 @@ def test_shards_elsewhere_come_and_go_together(command: Command, here: Path, els
     assert command("verify", index, "old").code == 0
     done = command("clear", index, "-o", "new/")
     assert done.code == 0, done
+    assert "config.json and the like are still to be copied" in " ".join(done.out.split())
     assert files(here / "new") == files(folder)
     done = command("clear", index, "-o", "memory://bucket/one.safetensors")
     assert done.code == 0, done

@@ -12,6 +12,7 @@ import safetensors.torch
 import torch
 from transformers import BertConfig, BertModel
 
+import clearstate as cs
 from clearstate.errors import ClearstateError, FormatError
 from clearstate.formats.pt.comparing import compare
 from clearstate.formats.pt.file import File
@@ -71,7 +72,7 @@ def pickled(folder: Path, zipped: bool) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 def copied(file: Sharded, folder: Path) -> Path:
@@ -137,6 +138,45 @@ def test_a_model_of_transformers_is_read_whole_and_loads_again_in_it(tmp_path: P
     (tmp_path / "copy" / "config.json").write_bytes(before["config.json"])
     again = BertModel.from_pretrained(tmp_path / "copy")
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in again.state_dict().items())
+
+
+@pytest.mark.parametrize("target", ["new/", "new/model.safetensors.index.json"])
+def test_a_saved_model_is_cleared_into_another_folder_and_loads_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = bert()
+    model.save_pretrained("old", max_shard_size="8KB")
+    beside = {"vocab.txt": b"a\nb\n", "tokenizer.json": b"{}", "training_args.bin": b"PK", "flax_model.msgpack": b"x"}
+    for name, data in {**beside, ".hidden": b""}.items():
+        Path("old", name).write_bytes(data)
+    Path("old", "checkpoint-5").mkdir()
+    Path("new").mkdir()
+    Path("new", "vocab.txt").write_text("mine")
+    report = cs.clear_file("old/" + INDEX, target, dtype="float16")
+    config = "config.json"
+    assert report.done[1:] == (
+        f"copied beside the new index: {config}, tokenizer.json",
+        "not copied, since these may hold weights of their own: flax_model.msgpack, training_args.bin",
+    )
+    old, new = contents(Path("old")), contents(Path("new"))
+    assert old.keys() - new.keys() == {"training_args.bin", "flax_model.msgpack", ".hidden"}
+    assert (new[config], new["tokenizer.json"], new["vocab.txt"]) == (old[config], b"{}", b"mine")
+    again = BertModel.from_pretrained("new")
+    for name, value in model.state_dict().items():
+        assert torch.equal(value.half().float(), again.state_dict()[name].float()), name
+
+
+def test_nothing_is_copied_where_shards_are_replaced_or_become_one_file(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "old")
+    (folder / "config.json").write_text("{}")
+    before = contents(folder)
+    assert cs.clear_file(folder / INDEX, in_place=True).done == ()
+    assert contents(folder) == before
+    assert cs.clear_file(folder / INDEX, tmp_path / "one.safetensors").done == ()
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["old", "one.safetensors"]
+    assert cs.clear_file(folder / INDEX, str(tmp_path / "new") + "/", dry_run=True).done != ()
+    assert not (tmp_path / "new").exists()
 
 
 def test_what_is_dropped_goes_from_its_shard_and_the_index(tmp_path: Path) -> None:

@@ -70,7 +70,9 @@ def aimed(file: File, target: str) -> tuple[File, list[str]]:
     layout = layout_for(target, file.layout)
     if isinstance(file, Sharded):
         if os.path.isdir(target) or target.endswith((os.sep, ".json")):
-            return file, []
+            from .companions import told
+
+            return file, told(file, _folder(target))
         file = file.merged()
     if asked := asked_by(target, file.path, {**FOREIGN, ".t7": "a Torch7 file"}):
         raise ClearstateError(
@@ -86,6 +88,12 @@ def aimed(file: File, target: str) -> tuple[File, list[str]]:
         root = {**file.root, **tied} if layout == "zip" else file.root
         return replace(file, layout=layout, root=root, metadata={} if layout == "zip" else file.metadata), []
     return replace(file, layout=layout), []
+
+
+def _folder(target: str) -> str:
+    """The folder that shards are written to."""
+    whole = os.path.isdir(target) or target.endswith(os.sep)
+    return (target if whole else os.path.dirname(target)) or os.curdir
 
 
 def _left_behind(file: File) -> list[str]:
@@ -130,8 +138,10 @@ def write(file: File, target: str, check: Check, watch: Watch) -> None:
     from .sharded import Sharded, write_sharded
 
     if isinstance(file, Sharded):
-        folder = target if os.path.isdir(target) or target.endswith(os.sep) else os.path.dirname(target)
-        write_sharded(file, folder or os.curdir, check, watch)
+        from .companions import copy
+
+        write_sharded(file, _folder(target), check, watch)
+        copy(file, _folder(target))
         return
     with replacing(target, lambda path: check(path, file)) as handle:
         CONTAINERS[file.layout].write(file, watch(handle))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats.t7 import Object, Table, Tensor
 from clearstate.nn.packs import inn
@@ -171,3 +172,22 @@ def test_normalization_over_a_neighbourhood_is_the_net_that_its_file_has() -> No
     again: Any = to_live(graph)
     assert torch.equal(again(torch.ones(2)), torch.ones(2))
     assert to_graph(again).typename == "inn.SpatialSameResponseNormalization"
+
+
+def test_normalization_of_the_first_year_divides_by_the_mean_square_around() -> None:
+    layer: Any = inn.LocalResponseNormalization(3, 0.5, 0.7)
+    x = torch.randn(2, 3, 5, 6, dtype=torch.float64)
+    padded = np.pad(x.numpy(), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    due = np.zeros(x.shape)
+    for r in range(5):
+        for c in range(6):
+            around = (padded[:, :, r : r + 3, c : c + 3] ** 2).mean((2, 3))
+            due[:, :, r, c] = x.numpy()[:, :, r, c] / (1 + 0.5 * around) ** 0.7
+    np.testing.assert_allclose(layer.double()(x).numpy(), due, rtol=1e-6)
+    check_promises(layer, x)
+    check_io(layer, x)
+    written: Any = to_graph(layer)
+    assert written["modules"].typename == "nn.Sequential"
+    assert {"size", "alpha", "beta"} <= set(written.fields)
+    stock = cs.to_stock(layer.eval(), x)
+    torch.testing.assert_close(stock(x), layer(x))

@@ -13,26 +13,33 @@ from ..registry import register
 from ..stateful import CLASSES
 
 PACKS: dict[str, str] = {
+    "binary": "nn.BinaryLogisticRegression nn.SpatialBinaryConvolution nn.SpatialBinaryLogisticRegression",
     "cudnn_rnn": "cudnn.BGRU cudnn.BLSTM cudnn.GRU cudnn.LSTM cudnn.RNN cudnn.RNNReLU cudnn.RNNTanh",
     "dpnn": (
         "nn.ArgMax nn.CategoricalEntropy nn.Clip nn.FireModule nn.Inception nn.ReverseTable nn.Serial "
         "nn.SpatialFeatNormalization nn.TotalDropout"
     ),
     "fast_neural_style": "nn.DeepDreamLoss nn.GramMatrix nn.InstanceNormalization nn.ShaveImage nn.TotalVariation",
-    "images": "nn.PCAColorTransform nn.SimpleColorTransform nn.SpatialGlimpse nn.SpatialRegionDropout",
-    "inn": (
-        "inn.ConstAffine inn.MeanSubtraction inn.ROIPooling inn.SpatialConstAffine inn.SpatialPyramidPooling "
-        "inn.SpatialStochasticPooling"
+    "images": (
+        "nn.PCAColorTransform nn.SimpleColorTransform nn.SpatialGlimpse nn.SpatialReSampling nn.SpatialRegionDropout "
+        "nn.SpatialUniformCrop nn.TemporalGlimpse"
     ),
+    "inn": (
+        "inn.ConstAffine inn.LocalResponseNormalization inn.MeanSubtraction inn.ROIPooling inn.SpatialConstAffine "
+        "inn.SpatialPyramidPooling inn.SpatialStochasticPooling"
+    ),
+    "nce": "nn.NCECriterion nn.NCEModule",
+    "perceptual": "nn.ContentLoss nn.PerceptualCriterion nn.StyleLoss",
     "reinforce": (
-        "nn.Reinforce nn.ReinforceBernoulli nn.ReinforceCategorical nn.ReinforceGamma nn.ReinforceNormal "
-        "nn.VRClassReward"
+        "nn.BinaryClassReward nn.Reinforce nn.ReinforceBernoulli nn.ReinforceCategorical nn.ReinforceGamma "
+        "nn.ReinforceNormal nn.VRClassReward"
     ),
     "rnn": (
-        "nn.AbstractRecurrent nn.AbstractSequencer nn.BiSequencer nn.BiSequencerLM nn.CopyGrad nn.ExpandAs nn.FastLSTM "
-        "nn.GRU nn.LSTM nn.LinearNoBias nn.LookupTableMaskZero nn.MaskZero nn.MaskZeroCriterion nn.NormStabilizer "
-        "nn.Recurrence nn.Recurrent nn.RecurrentAttention nn.Recursor nn.Repeater nn.RepeaterCriterion nn.SAdd "
-        "nn.SeqBRNN nn.SeqGRU nn.SeqLSTM nn.SeqLSTMP nn.SeqReverseSequence nn.Sequencer nn.SequencerCriterion "
+        "nn.AbstractRecurrent nn.AbstractSequencer nn.BNFastLSTM nn.BiSequencer nn.BiSequencerLM nn.CopyGrad "
+        "nn.ExpandAs nn.FastLSTM nn.GRU nn.Grid2DLSTM nn.LSTM nn.LinearNoBias nn.LookupTableMaskZero nn.MaskZero "
+        "nn.MaskZeroCriterion nn.MuFuRu nn.NormStabilizer nn.Recurrence nn.Recurrent nn.RecurrentAttention "
+        "nn.Recursor nn.Repeater nn.RepeaterCriterion nn.SAdd nn.SeqBRNN nn.SeqDropout nn.SeqGRU nn.SeqGRU_WN "
+        "nn.SeqLSTM nn.SeqLSTMP nn.SeqLSTMP_WN nn.SeqLSTM_WN nn.SeqReverseSequence nn.Sequencer nn.SequencerCriterion "
         "nn.TrimZero"
     ),
     "w2nn": (

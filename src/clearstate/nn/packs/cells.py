@@ -160,8 +160,8 @@ class FastLSTM(LSTM):
     """Long short-term memory whose four gates are computed in one; none of them sees the cell.
 
     Arguments and shapes as of `LSTM`. ``weight`` has the rows of the input gate, the hidden layer, the forget gate and
-    the output gate. A file's net of nngraph, or with batch normalization, is run as it is; here it is made of layers
-    without. Follows rnn's ``FastLSTM.lua``.
+    the output gate. With ``bn`` the gates and the cell are batch-normalized, with ``eps``, ``momentum`` and ``affine``:
+    then only batches go in. A file's net of nngraph is run as it is. Follows rnn's ``FastLSTM.lua``.
 
     >>> FastLSTM(4, 3)(torch.ones(2, 4)).shape
     torch.Size([2, 3])
@@ -171,6 +171,8 @@ class FastLSTM(LSTM):
     eps: float | None = None
     momentum: float | None = None
     affine: bool = True
+    bn: bool | None = False
+    """Whether it was made with batch normalization; a file's net tells by itself."""
 
     def __init__(
         self,
@@ -182,9 +184,23 @@ class FastLSTM(LSTM):
         affine: bool = True,
         p: float = 0,
         mono: bool = False,
+        bn: bool = False,
     ) -> None:
-        super().__init__(input_size, output_size, rho, True, p, mono)
-        self.eps, self.momentum, self.affine = eps, momentum, affine
+        AbstractRecurrent.__init__(self)
+        self.prepare(input_size, output_size, p, mono)
+        self.cell2gate = True
+        self.eps, self.momentum, self.affine, self.bn = eps, momentum, affine, bn
+        made, parts = self.graph() if bn else self.build()
+        self.hold(made, rho)
+        self.refer(**parts)
+
+    def graph(self) -> tuple[Any, dict[str, Any]]:
+        """The net of one step with batch normalization, as a graph; and its parts by their fields."""
+        from .gate_graphs import lstm_graph, normalizations
+
+        i2g, o2g = self.from_input(4), self.from_output(4)
+        norms = normalizations(self.output_size, self.eps, self.momentum, self.affine)
+        return lstm_graph(i2g, o2g, self.output_size, list(norms), shifted=True), {"i2g": i2g, "o2g": o2g}
 
     def build(self) -> tuple[Sequential, dict[str, Any]]:
         i2g, o2g = self.from_input(4), self.from_output(4)

@@ -140,10 +140,11 @@ class DeepDreamLoss(Module):
     tensor([ 0.5000, 51.0000])
     """
 
-    fields = plain("strength max_grad loss")
+    fields = plain("strength max_grad loss", _ignore="ignored")
     strength: float = 1e-5
     max_grad: float = 100.0
     loss: float = 0
+    ignored: bool | None = None
 
     def __init__(self, strength: float = 1e-5, max_grad: float = 100.0) -> None:
         super().__init__()

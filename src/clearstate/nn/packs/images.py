@@ -1,4 +1,4 @@
-"""dpnn's augmentation of images in training, and glimpses of them."""
+"""dpnn's augmentation of images in training, and glimpses of them and of sequences."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..average_pooling import SpatialAveragePooling
 from ..checks import expect, expect_share, expect_table
 from ..fields import plain
 from ..module import Module
+from ..tape import describe
 from .references import Referring
 
 
@@ -195,3 +196,174 @@ class SpatialGlimpse(Referring):
             cut = padded[:, y : y + height, x : x + width]
             cuts.append(F.avg_pool2d(cut, times) if depth else cut)
         return torch.cat(cuts)
+
+
+class TemporalGlimpse(Module):
+    """A cut of a sequence around a place.
+
+    Args:
+        size: of the cut.
+
+    Shapes: a table of ``batch x steps x features`` and places, ``batch x 1`` (the cut's centre, from -1 to 1), in;
+    ``batch x size x features`` out; or without the batch. What is beyond the sequence is zero. Only the sequence gets a
+    gradient. Follows the ``TemporalGlimpse.lua`` that was in dpnn for a while.
+
+    >>> TemporalGlimpse(2)([torch.arange(5.0).view(5, 1), torch.zeros(1)]).flatten()
+    tensor([1., 2.])
+    """
+
+    fields = plain("size")
+    size: int
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def update_output(self, input: Any) -> Tensor:
+        expect_table(input, 2)
+        sequence, places = input
+        expect(sequence, dims=(2, 3))
+        expect(places, dims=(sequence.dim() - 1,), size={-1: 1})
+        if sequence.dim() == 2:
+            return self._of_one(sequence, places)
+        return torch.stack([self._of_one(one, place) for one, place in zip(sequence, places, strict=True)])
+
+    def _of_one(self, sequence: Tensor, place: Tensor) -> Tensor:
+        beyond = (self.size - 1) // 2
+        padded = F.pad(sequence, (0, 0, beyond, beyond))
+        free = len(padded) - self.size
+        if free < 0:
+            raise ValueError(
+                f"expected a sequence of at least {self.size - 2 * beyond} steps, got {describe(sequence)}"
+            )
+        start = math.floor(min(free, max(0, (place.item() + 1) / 2 * free)))
+        return padded[start : start + self.size]
+
+
+class SpatialReSampling(Module):
+    """Brings images to a size, between their elements in a line; the corners stay.
+
+    Args:
+        oheight, owidth: the size.
+        rheight, rwidth: or how many times it is that of the first images.
+
+    Shapes: ``planes x h x w``, or a batch of these. Follows nnx's ``SpatialReSampling.lua``.
+
+    >>> SpatialReSampling(3, 3)(torch.tensor([[[0.0, 2.0], [4.0, 6.0]]]))[0, 1]
+    tensor([2., 3., 4.])
+    """
+
+    fields = plain("oheight owidth rheight rwidth")
+    oheight: int | None
+    owidth: int | None
+    rheight: float | None
+    rwidth: float | None
+
+    def __init__(
+        self,
+        oheight: int | None = None,
+        owidth: int | None = None,
+        rheight: float | None = None,
+        rwidth: float | None = None,
+    ) -> None:
+        super().__init__()
+        if (oheight is None and rheight is None) or (owidth is None and rwidth is None):
+            raise ValueError("expected a size or a ratio for both height and width")
+        self.oheight, self.owidth, self.rheight, self.rwidth = oheight, owidth, rheight, rwidth
+
+    def update_output(self, input: Tensor) -> Tensor:
+        expect(input, dims=(3, 4))
+        given = zip((self.oheight, self.owidth), (self.rheight, self.rwidth), input.shape[-2:], strict=True)
+        size: Any = [int(ratio * here) if due is None and ratio is not None else due for due, ratio, here in given]
+        batch = input if input.dim() == 4 else input.unsqueeze(0)
+        made = F.interpolate(batch, size, mode="bilinear", align_corners=True)
+        return made if input.dim() == 4 else made.squeeze(0)
+
+
+class SpatialUniformCrop(Referring):
+    """In training a cut of an image at a place drawn for each, in evaluation the middle.
+
+    Args:
+        oheight, owidth: of the cut; ``owidth`` is ``oheight`` unless given.
+        scale: the least and the largest factor for the size of the cut, drawn for each image; the cut is then brought
+            to its size. A list of the two, or a dict with ``min`` and ``max``.
+
+    Shapes: ``planes x h x w`` or a batch of these in, ``planes x oheight x owidth`` out. As in Torch7, a cut does not
+    reach the last row or column unless it is as large as the image. Follows dpnn's ``SpatialUniformCrop.lua``.
+
+    >>> SpatialUniformCrop(2)(torch.ones(3, 5, 5)).shape
+    torch.Size([3, 2, 2])
+    """
+
+    fields = plain("oheight owidth scale scaler")
+    transient = ("coord", "scales")
+    oheight: int
+    owidth: int
+    scale: Any = None
+    scaler: Any
+
+    def __init__(self, oheight: int, owidth: int | None = None, scale: Any = None) -> None:
+        super().__init__()
+        self.oheight, self.owidth = oheight, oheight if owidth is None else owidth
+        self.scale = scale
+        self.scaler = None if scale is None else SpatialReSampling(self.oheight, self.owidth)
+
+    def draw(self, input: Tensor) -> list[Tensor]:
+        """For each image of a batch the place of its cut, from 1 as Torch7 keeps it, and its factor."""
+        count = len(input)
+        factors = torch.ones(count)
+        if self.scale is not None:
+            least, most = (self.scale[k] for k in (("min", "max") if isinstance(self.scale, dict) else (0, 1)))
+            factors.uniform_(least, most)
+        sides = (self.oheight, self.owidth)
+        sizes = torch.tensor([self.sized(factor) for factor in factors.tolist()] or [sides])
+        free = torch.tensor(input.shape[-2:]) - sizes
+        places = torch.ceil(torch.rand(count, 2, dtype=torch.float64) * (free - 1e-2) + 1e-2)
+        return [places.int(), factors]
+
+    def sized(self, factor: float) -> tuple[int, int]:
+        """The rows and columns of a cut."""
+        if self.scale is None:
+            return self.oheight, self.owidth
+        return math.ceil(factor * self.oheight), math.ceil(factor * self.owidth)
+
+    def update_output(self, input: Tensor) -> Tensor:
+        expect(input, dims=(3, 4))
+        batch = input if input.dim() == 4 else input.unsqueeze(0)
+        high, wide = batch.shape[-2:]
+        if high < self.oheight or wide < self.owidth:
+            raise ValueError(f"expected images of at least {self.oheight}x{self.owidth}, got {describe(input)}")
+        if self.training:
+            made = self._drawn(batch)
+        else:
+            top, left = (max(math.ceil(free / 2), 1) - 1 for free in (high - self.oheight, wide - self.owidth))
+            made = batch[:, :, top : top + self.oheight, left : left + self.owidth]
+        return made if input.dim() == 4 else made.squeeze(0)
+
+    def _drawn(self, batch: Tensor) -> Tensor:
+        places, factors = self.draw(batch)
+        self.keep("coord", places)
+        if self.scale is not None:
+            self.keep("scales", factors)
+        cuts = []
+        for image, place, factor in zip(batch, places.tolist(), factors.tolist(), strict=True):
+            size = self.sized(factor)
+            if size[0] > image.shape[-2] or size[1] > image.shape[-1]:
+                raise ValueError(f"a cut of {size[0]}x{size[1]} does not fit into {describe(image)}")
+            top, left = self._corner(image, place, size)
+            cut = image[:, top : top + size[0], left : left + size[1]]
+            cuts.append(cut if self.scale is None else self.scaler(cut))
+        return torch.stack(cuts)
+
+    def _corner(self, image: Tensor, place: list[int], size: tuple[int, int]) -> tuple[int, int]:
+        """Where a cut begins, from 0."""
+        if self.scale is None:
+            return place[0] - 1, place[1] - 1
+        high, wide = image.shape[-2:]
+        centre = (
+            math.ceil(high / 2 - (high - size[0]) / 2 + place[0]),
+            math.ceil(wide / 2 - (high - size[1]) / 2 + place[1]),  # the height here, too, in Torch7
+        )
+        begin = (max(c - math.ceil(s / 2), 1) - 1 for c, s in zip(centre, size, strict=True))
+        top, left = (min(b, n - s) for b, n, s in zip(begin, (high, wide), size, strict=True))
+        return top, left

@@ -12,14 +12,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ...formats import t7
+from ..activation import Power
 from ..adaptive_pooling import SpatialAdaptiveMaxPooling
+from ..average_pooling import SpatialAveragePooling
 from ..checks import expect, expect_table
 from ..container import Sequential
-from ..containers import Concat
+from ..containers import Concat, ConcatTable
 from ..fields import index, plain
 from ..module import Module
+from ..padding import SpatialZeroPadding
+from ..pointwise import AddConstant, MulConstant
 from ..shape import View
-from ..simple import Contiguous
+from ..simple import Contiguous, Identity
+from ..table_arithmetic import CDivTable
 from ..tape import describe, recording
 
 
@@ -90,6 +96,50 @@ class SpatialConstAffine(ConstAffine, typename="inn.SpatialConstAffine"):
     >>> SpatialConstAffine(2)(torch.ones(1, 2, 1, 1)).flatten()
     tensor([1., 1.])
     """
+
+
+class LocalResponseNormalization(Module, typename="inn.LocalResponseNormalization"):
+    """Divides each element by ``(1 + alpha m)^beta``, where ``m`` is the mean square of its neighbourhood.
+
+    Args:
+        size: of the neighbourhood, which is square, in the element's plane; zeros are beyond the image.
+        alpha, beta: see there.
+
+    Shapes: ``batch x planes x h x w``. Follows the ``LocalResponseNormalization.lua`` of inn's first year, whose net
+    is in the field where other classes have a table of modules.
+
+    >>> LocalResponseNormalization(1, 3.0, 0.5)(torch.ones(1, 1, 1, 1)).item()
+    0.5
+    """
+
+    fields = plain("size alpha beta")
+    size: int
+    alpha: float
+    beta: float
+    net: Any
+
+    def __init__(self, size: int = 3, alpha: float = 5e-5, beta: float = 0.75) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta = size, alpha, beta
+        pad = size // 2
+        around = Sequential(SpatialZeroPadding(pad, pad, pad, pad), Power(2), SpatialAveragePooling(size, size, 1, 1))
+        around.add(MulConstant(alpha, True)).add(AddConstant(1, True)).add(Power(beta))
+        self.net = Sequential(ConcatTable().add(Identity()).add(around), CDivTable())
+
+    def update_output(self, input: Tensor) -> Tensor:
+        expect(input, dims=(4,))
+        return self.net(input)  # type: ignore[no-any-return]
+
+    @classmethod
+    def from_object(cls, made: Any, obj: Any, reading: Any) -> None:
+        rest = t7.Table(obj.state)
+        net = rest.pop("modules", None)
+        super().from_object(made, t7.Object(obj.typename, rest, version=obj.version), reading)
+        made.net = reading.child(net)
+
+    def to_object(self, obj: Any, writing: Any) -> None:
+        super().to_object(obj, writing)
+        obj.state["modules"] = writing.value(self.net)
 
 
 class SpatialStochasticPooling(Module, typename="inn.SpatialStochasticPooling"):

@@ -251,15 +251,42 @@ class VRClassReward(Criterion):
     def loaded(self) -> None:
         self.__dict__["module"] = self._modules.pop("module", None)
 
+    def checked(self, scores: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores and expected rewards, sample by sample."""
+        return scores.reshape(-1, scores.shape[-1]), expected.reshape(-1)
+
+    def answers(self, scores: Tensor) -> Tensor:
+        """What the net says of each sample."""
+        return scores.argmax(1)
+
     def update_output(self, input: Any, target: Any = None) -> Any:
         expect_table(input, 2)
-        scores, expected = input
-        scores, expected = scores.reshape(-1, scores.shape[-1]), expected.reshape(-1)
+        scores, expected = self.checked(*input)
         count = len(scores) if self.size_average else 1
-        reward = (scores.argmax(1) == target).to(scores.dtype) * self.scale
+        reward = (self.answers(scores) == target).to(scores.dtype) * self.scale
 
         def give() -> None:
             reinforce(self.__dict__["module"], (reward - expected.detach()) / count)
 
         loss: Tensor = _Rewarding.apply(self.criterion(expected, reward), give)  # type: ignore[no-untyped-call]
         return straight_through(loss, -reward.sum() / count)
+
+
+class BinaryClassReward(VRClassReward):
+    """As `VRClassReward`, of answers that are yes (above 0.5) or no.
+
+    Shapes: a table of ``batch`` and ``batch``, the expected reward; the target is ``batch`` of 0 and 1. Follows dpnn's
+    ``BinaryClassReward.lua``.
+
+    >>> import clearstate.nn as nn
+    >>> loss = BinaryClassReward(nn.Identity())
+    >>> loss.forward([torch.tensor([0.9, 0.9]), torch.zeros(2)], torch.tensor([1, 0]))
+    -0.5
+    """
+
+    def checked(self, scores: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
+        expect(scores, dims=(1,))
+        return scores, expected.reshape(-1)
+
+    def answers(self, scores: Tensor) -> Tensor:
+        return scores > 0.5

@@ -13,7 +13,9 @@ with rnn.sequence():                      # step by step: the state is carried w
 from ..memory import sequence
 from .attention import RecurrentAttention
 from .cells import GRU, LSTM, FastLSTM
+from .graph_cells import BNFastLSTM, Grid2DLSTM
 from .masks import LookupTableMaskZero, MaskZero, MaskZeroCriterion, TrimZero
+from .mufuru import MuFuRu
 from .recurrent import (
     AbstractRecurrent,
     CopyGrad,
@@ -24,25 +26,29 @@ from .recurrent import (
     Recursor,
     SAdd,
 )
-from .seq import SeqBRNN, SeqGRU, SeqLSTM, SeqLSTMP, SeqReverseSequence
+from .seq import SeqBRNN, SeqDropout, SeqGRU, SeqLSTM, SeqLSTMP, SeqReverseSequence
 from .sequence_criterions import RepeaterCriterion, SequencerCriterion
 from .sequencers import AbstractSequencer, BiSequencer, BiSequencerLM, Repeater, Sequencer
 from .tables import ExpandAs
+from .weight_norm import SeqGRU_WN, SeqLSTM_WN, SeqLSTMP_WN
 
 __all__ = [
     "GRU",
     "LSTM",
     "AbstractRecurrent",
     "AbstractSequencer",
+    "BNFastLSTM",
     "BiSequencer",
     "BiSequencerLM",
     "CopyGrad",
     "ExpandAs",
     "FastLSTM",
+    "Grid2DLSTM",
     "LinearNoBias",
     "LookupTableMaskZero",
     "MaskZero",
     "MaskZeroCriterion",
+    "MuFuRu",
     "NormStabilizer",
     "Recurrence",
     "Recurrent",
@@ -52,9 +58,13 @@ __all__ = [
     "RepeaterCriterion",
     "SAdd",
     "SeqBRNN",
+    "SeqDropout",
     "SeqGRU",
+    "SeqGRU_WN",
     "SeqLSTM",
     "SeqLSTMP",
+    "SeqLSTMP_WN",
+    "SeqLSTM_WN",
     "SeqReverseSequence",
     "Sequencer",
     "SequencerCriterion",

@@ -16,6 +16,7 @@ from ..fields import index, plain
 from ..linear import Linear
 from ..memory import carry, current, recall
 from ..module import Module
+from ..noise import Dropout
 from ..shape import Transpose
 from ..table_arithmetic import CAddTable
 from ..tape import describe, recording
@@ -179,7 +180,7 @@ class SeqLSTM(_Sequence):
         """
         from .cells import FastLSTM
 
-        if type(self) is not SeqLSTM:
+        if type(self).projected is not SeqLSTM.projected:
             raise TypeError(f"{self.typename} has a projection, which FastLSTM has not")
         made = FastLSTM(self.inputsize, self.outputsize).to(self.weight)
         i2g, o2g = made.part("i2g"), made.part("o2g")
@@ -313,6 +314,20 @@ class SeqReverseSequence(Module):
         if self.dim >= input.dim():
             raise ValueError(f"there is no dimension {self.dim} in {describe(input)}")
         return input.flip(self.dim)
+
+
+class SeqDropout(Dropout):
+    """Dropout of a whole sequence by one draw for all its steps, which are its first dimension.
+
+    Follows rnn's ``SeqDropout.lua``.
+
+    >>> output = SeqDropout(0.5)(torch.ones(3, 4))
+    >>> torch.equal(output, output[:1].expand(3, 4))
+    True
+    """
+
+    def draw(self, input: Tensor) -> Tensor:
+        return super().draw(input[:1])
 
 
 class SeqBRNN(Referring, Container):

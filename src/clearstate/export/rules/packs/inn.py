@@ -29,3 +29,8 @@ def const_affine(m: Any, x: Value, to: Any) -> Any:
 @rule(inn.SpatialPyramidPooling, becomes="torch.cat", container=True)
 def pyramid(m: Any, x: Value, to: Any) -> Any:
     return joined([to.child(child, name, x) for name, child in m.children_in_order()], x.ndim - 3, to)
+
+
+@rule(inn.LocalResponseNormalization, becomes="its modules", container=True)
+def local_response(m: Any, x: Value, to: Any) -> Any:
+    return to.child(m.net, "net", x)

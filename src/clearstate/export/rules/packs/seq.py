@@ -33,7 +33,7 @@ def ordered(tensor: Tensor, order: str) -> Tensor:
 def lstm(m: Any, x: Any, to: Any) -> Any:
     _alone(m, x)
     from_input, from_output = m.parts()
-    projected = isinstance(m, seq.SeqLSTMP)
+    projected = hasattr(m, "weight_o")
     made = call(
         "nn.LSTM",
         from_input.shape[0],
@@ -70,3 +70,10 @@ def reversed_sequence(m: Any, x: Value, to: Any) -> Any:
 @rule(seq.SeqBRNN, becomes="its modules", container=True)
 def both_ways(m: Any, x: Any, to: Any) -> Any:
     return to.child(m.get(0), "0", x)
+
+
+@rule(seq.SeqDropout, becomes="nothing, or x * (1 - p): as in evaluation")
+def dropout(m: Any, x: Value, to: Any) -> Any:
+    if m.stochastic_inference:
+        raise Unmapped("it draws in evaluation, once for all steps")
+    return x if m.v2 or not m.p else to.code(f"{{0}} * {1 - m.p!r}", x)

@@ -27,8 +27,8 @@ register(
 register("nn.ShaveImage")
 register("nn.TotalVariation", transient=tensor("x_diff y_diff"))
 register("nn.GramMatrix", transient=tensor("buffer"))
-register("nn.ContentLoss", constant="target")
-register("nn.StyleLoss", constant="target", transient=absent("agg_out _target"))
+register("nn.ContentLoss", constant="target", transient=value("loss", 0))
+register("nn.StyleLoss", constant="target", transient=value("loss", 0) | absent("agg_out _target"))
 register("nn.DeepDreamLoss", transient=tensor("clipped"))
 register(
     "nn.PerceptualCriterion",

@@ -4,7 +4,7 @@ So is the state a user carries from one sequence to the next (``userPrevOutput``
 and Torch7's `clearState` and `forget` drop it. ``rho`` is a hyper-parameter though a Sequencer sets it.
 """
 
-from ..classes import Transient, absent, clones, extend, holding, register, table, tensor, value
+from ..classes import Transient, absent, clones, extend, holding, register, table, tensor, value, zeros
 
 
 def of_2015(transient: Transient) -> Transient:
@@ -99,24 +99,20 @@ register("nn.SeqBRNN", "nn.Container")
 register("nn.SeqReverseSequence", transient=absent("outputIndices gradIndices"))
 register("nn.SeqDropout", transient=tensor("noise"))
 
-# Their weight-normalized variants. `weight` is computed from `v` and `g` in training only, and evaluation reads it;
-# `norm`, `scale` and `hTmp` are written in place, so they need their sizes.
-NORMALIZED = {
-    "parameter": "weight bias v g",
-    "gradient": "gradWeight gradBias gradV gradG",
-    "buffer": "norm scale hTmp",
-}
-MORE = tensor("buffer4 buffer5 buffer6 buffer7 buffer8")
+# Their weight-normalized variants. `weight` is computed from `v` and `g`, and evaluation reads it; `norm`, `scale`,
+# `hTmp` and `gradWeight` are written in place, so they need their sizes.
+NORMALIZED = {"parameter": "g v bias", "gradient": "gradG gradV gradBias", "buffer": "weight norm scale hTmp"}
+MORE = zeros("gradWeight") | tensor("buffer4 buffer5 buffer6 buffer7")
 register("nn.SeqLSTM_WN", **NORMALIZED, transient=SEQUENCE | CELL | MORE)
 register(
     "nn.SeqLSTMP_WN",
     "nn.SeqLSTM_WN",
-    parameter="weightO vO gO",
-    gradient="gradWeightO gradVO gradGO",
-    buffer="normO scaleO",
-    transient=tensor("bufferO1 bufferO2") | absent("_hidden"),
+    parameter="gO vO",
+    gradient="gradGO gradVO",
+    buffer="weightO normO scaleO",
+    transient=zeros("gradWeightO") | tensor("bufferO1 bufferO2") | absent("_hidden"),
 )
-register("nn.SeqGRU_WN", **NORMALIZED, transient=SEQUENCE | STATE | MORE)
+register("nn.SeqGRU_WN", **NORMALIZED, transient=SEQUENCE | STATE | MORE | tensor("buffer8"))
 
 # Zeros that mean: no input here.
 register("nn.MaskZero", "nn.Decorator", transient=ZERO_MASK | absent("gradOutput batchmode"))

@@ -158,3 +158,15 @@ def test_a_file_in_use_is_cleared_to_what_it_was() -> None:
         cleared = cs.clear_state(to_graph(module))
         assert t7.compare(cleared, due) == []
         assert set(cleared.fields) == set(due.fields)
+
+
+@pytest.mark.parametrize("logarithm", [True, False])
+def test_once_learnt_it_becomes_a_linear_layer_and_a_softmax(logarithm: bool) -> None:
+    layer = made(True).eval()
+    with pytest.raises(cs.ConversionError, match=r"nn\.NCEModule\): it draws noise: set normalized = True"):
+        cs.to_stock(layer, given())
+    layer.normalized, layer.logsoftmax = True, logarithm
+    stock: Any = cs.to_stock(layer, given())
+    assert [type(m).__name__ for m in stock.children()] == ["Linear"]
+    x, target = torch.randn(3, 3).double(), torch.tensor([1, 2, 3])
+    torch.testing.assert_close(stock([x, target]), layer([x, target]))

@@ -150,3 +150,10 @@ def test_a_file_has_the_layers_that_stand_in_the_net_and_no_loss_of_the_last_ima
     again: Any = to_live(t7.loads(t7.dumps(used)))
     assert again.net[2][1] is again.content_loss_layers[0]
     assert again.forward(x) == pytest.approx(loss.forward(x), rel=1e-5)
+
+
+def test_a_layer_that_measures_is_nothing_in_stock_pytorch() -> None:
+    net, x = nn.Sequential(nn.SpatialConvolution(3, 4, 3, 3), StyleLoss(), ContentLoss()), torch.randn(1, 3, 5, 5)
+    stock: Any = cs.to_stock(net.eval(), x)
+    assert [type(m).__name__ for m in stock.children()] == ["Conv2d"]
+    torch.testing.assert_close(stock(x), net(x))

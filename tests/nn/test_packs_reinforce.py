@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats import t7
 from clearstate.nn.packs import dpnn, images, reinforce, rnn
@@ -242,3 +243,24 @@ def test_the_largest_element_is_told_by_its_index_and_all_or_nothing_is_dropped(
     assert torch.equal(layer.backward(x, torch.ones(4)), torch.zeros(4, 5))
     drop = dpnn.TotalDropout(0.5)
     assert {float(drop(torch.ones(3)).sum()) for _ in range(50)} == {0, 3}
+
+
+@pytest.mark.parametrize(
+    "make, tables",
+    [
+        (reinforce.ReinforceBernoulli, False),
+        (reinforce.ReinforceCategorical, False),
+        (lambda: reinforce.ReinforceNormal(0.3), False),
+        (reinforce.ReinforceNormal, True),
+        (lambda: reinforce.ReinforceGamma(0.3), False),
+        (lambda: reinforce.ReinforceGamma(torch.tensor([0.1, 0.2, 0.3])), False),
+        (reinforce.ReinforceGamma, True),
+    ],
+)
+def test_what_draws_in_training_only_becomes_stock_pytorch(make: Any, tables: bool) -> None:
+    layer, x = make().double().eval(), torch.rand(2, 3).double() + 0.1
+    input = [x, x + 1] if tables else x
+    torch.testing.assert_close(cs.to_stock(layer, input)(input), layer(input))
+    layer.stochastic = True
+    with pytest.raises(cs.ConversionError, match="it draws in evaluation: set stochastic = False"):
+        cs.to_stock(layer, input)

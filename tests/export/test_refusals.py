@@ -49,7 +49,7 @@ def test_they_are_named_without_a_sample_too() -> None:
 
 
 def test_classes_and_configurations_are_refused_together() -> None:
-    net = nn.Sequential(nn.SpatialMaxPooling(1, 1, 3, 3).ceil(), Doubled())
+    net = nn.Sequential(nn.SpatialFractionalMaxPooling(2, 2, 3, 3).fix_pooling_regions(), Doubled())
     with pytest.raises(cs.ConversionError, match=r"2 layers cannot be converted: 0 .*; 1 "):
         cs.to_stock(net, torch.randn(2, 1, 5, 5))
 

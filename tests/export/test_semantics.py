@@ -38,14 +38,14 @@ def assert_same(net: Any, stock: Any, *samples: Any) -> None:
             due, made = (list(tensors(each(mapped(sample, Tensor.clone)))) for each in (net, stock))
         assert len(made) == len(due)
         for ours, theirs in zip(made, due, strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10, equal_nan=True)
 
 
 def converted(net: Any, sample: Any) -> Any:
     """The net in double, and as stock PyTorch."""
     net.double().evaluate()
     stock: Any = cs.to_stock(net, sample)
-    foreign = {type(m).__module__ for m in stock.modules()} - {"net"}
+    foreign = {type(m).__module__ for m in stock.modules()} - {type(stock).__module__}
     assert all(name.startswith("torch.nn.") for name in foreign)
     return stock
 
@@ -122,10 +122,31 @@ def test_windows_that_end_beyond_the_image_count_in_ceil_mode(make: Any, sides: 
     assert only(stock).ceil_mode
 
 
-def test_a_ceil_mode_that_pytorch_has_not_is_refused_by_name() -> None:
-    net = nn.Sequential().add(nn.SpatialMaxPooling(1, 1, 3, 3).ceil())
-    with pytest.raises(cs.ConversionError, match=r"0 \(nn.SpatialMaxPooling\): in ceil mode"):
-        cs.to_stock(net, torch.randn(2, 1, 5, 5))
+WIDE_STEPS: dict[str, tuple[Make, int]] = {
+    "max": (lambda: nn.SpatialMaxPooling(1, 2, 3, 2), 2),
+    "average": (lambda: nn.SpatialAveragePooling(1, 2, 3, 4), 2),
+    "dilated": (lambda: nn.SpatialDilatedMaxPooling(2, 1, 4, 3, 0, 0, 2, 1), 2),
+    "volumes": (lambda: nn.VolumetricMaxPooling(1, 2, 1, 2, 3, 4), 3),
+    "dilated volumes": (lambda: nn.VolumetricDilatedMaxPooling(1, 2, 1, 2, 4, 3, 0, 0, 0, 1, 2, 1), 3),
+}
+
+
+@pytest.mark.parametrize("name", WIDE_STEPS)
+def test_windows_behind_the_end_are_there_as_in_torch7(name: str) -> None:
+    make, axes = WIDE_STEPS[name]
+    net = make().ceil()
+    samples = [torch.randn(2, 1, *(side + i for i in range(axes)), dtype=torch.float64) for side in range(5, 14)]
+    for first in (samples[0], samples[3][0]):
+        assert_same(net, converted(net, first), *samples, *(sample[0] for sample in samples))
+    pool = only(converted(net, samples[0])).pool
+    assert any(pool(x).shape != net(x).shape for x in samples), "PyTorch has fewer windows"
+
+
+def test_windows_behind_the_end_that_are_summed() -> None:
+    net = nn.SpatialAveragePooling(1, 2, 3, 4).ceil()
+    net.divide = False
+    samples = [image(2, side, side + 1) for side in range(4, 9)]
+    assert_same(net, converted(net, samples[0]), *samples)
 
 
 @pytest.mark.parametrize("ceil", [False, True])

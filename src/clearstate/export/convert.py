@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import copy
-import itertools
-import linecache
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -20,11 +17,10 @@ from .builder import Builder, describe, difference
 from .covered import Coverage, unmapped
 from .overlaps import parted
 from .program import Program, Row
+from .rebuilding import generated
 from .sampling import batch_dim, doubled, made_for
 from .source import Source
 from .values import examples, of_example
-
-_numbers = itertools.count(1)
 
 
 class Exported(NamedTuple):
@@ -119,13 +115,9 @@ def refusal(rows: list[Row]) -> str:
 
 def live(source: Source) -> torch.nn.Module:
     """The net that the source makes, with its weights."""
-    name = f"<net {next(_numbers)} of clearstate.to_stock>"
-    module = ModuleType("net")
-    module.__file__ = name
-    linecache.cache[name] = (len(source.text), None, source.text.splitlines(True), name)
-    exec(compile(source.text, name, "exec"), module.__dict__)
+    module = generated(source.text)
     with torch.device("meta"):
-        net: torch.nn.Module = module.__dict__["Net"]()
+        net: torch.nn.Module = vars(module)["Net"]()
     for layer, path in source.paths:
         mine = net.get_submodule(path)
         for folder, inner in layer.module.named_modules():

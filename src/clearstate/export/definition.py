@@ -19,6 +19,9 @@ def to_stock(model: Any, sample: Any = None, *, tolerance: float | None = None) 
     from 0, a list for a table), as it came in the sample: batches, if that was a batch. A batch of one stays a batch.
     Nothing works in place. Every layer, and the whole net, is compared with Torch7's in evaluation mode.
 
+    The net is copied by ``copy.deepcopy``, pickled, and saved whole by ``torch.save``: its source goes along, so that
+    ``torch.load(path, weights_only=False)`` needs neither clearstate nor a file of source.
+
     Args:
         model: a live Torch7 net, as `clearstate.load` gives it; it stays as it is.
         sample: an input of it; made from the net's shapes unless given.

@@ -41,13 +41,18 @@ class _Pooling(_Windowed):
     def beyond(self, input: Tensor, output: Tensor, nothing: float) -> Tensor:
         """The output with the windows Torch7 also has, in ``ceil`` mode without padding, where the step is larger than
         the window: those that begin behind the input's end. There is nothing in them."""
-        kernel, step = self.sizes("k"), self.sizes("d")
+        kernel, step = self.reach(), self.sizes("d")
         if not self.ceil_mode or all(d <= k for k, d in zip(kernel, step, strict=True)) or self.any_is_not("pad_", 0):
             return output
         missing: list[int] = []
         for dim, (k, d) in enumerate(zip(kernel, step, strict=True), -len(kernel)):
             missing = [0, -((k - input.shape[dim]) // d) + 1 - output.shape[dim], *missing]
         return F.pad(output, missing, value=nothing) if any(missing) else output
+
+    def reach(self) -> tuple[int, ...]:
+        """Over how many elements of each axis a window reaches."""
+        spread = self.sizes("dilation_") if hasattr(self, "dilation_w") else (1,) * len(self.axes)
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.sizes("k"), spread, strict=True))
 
     def to_string(self) -> str:
         padding = f", {self.listed('pad_')}" if self.any_is_not("pad_", 0) else ""

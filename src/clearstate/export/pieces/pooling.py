@@ -47,6 +47,35 @@ class SubSample1d(nn.Module):
         return x * self.weight + self.bias
 
 
+class CeilPool(nn.Module):
+    """A pooling in ceil mode that has windows behind the input's end, too, as Torch7 has.
+
+    Where the step is larger than the window, the last may begin there: it gives
+    ``nothing``.
+    """
+
+    def __init__(
+        self,
+        pool: nn.Module,
+        kernel_size: tuple[int, ...],
+        stride: tuple[int, ...],
+        nothing: float,
+    ) -> None:
+        super().__init__()
+        self.pool = pool
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.nothing = nothing
+
+    def forward(self, x: Tensor) -> Tensor:
+        pooled: Tensor = self.pool(x)
+        missing: list[int] = []
+        for dim in range(-len(self.kernel_size), 0):
+            steps = (x.shape[dim] - self.kernel_size[dim] - 1) // self.stride[dim] + 1
+            missing = [0, steps + 1 - pooled.shape[dim], *missing]
+        return F.pad(pooled, missing, value=self.nothing)
+
+
 class FeatureLPPool(nn.Module):
     """The ``p``-norm over windows of neighbouring features."""
 

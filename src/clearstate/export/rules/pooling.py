@@ -7,20 +7,18 @@ from typing import Any
 
 from ... import nn
 from ...nn.adaptive_pooling import exact, windows
-from ..calls import call
+from ..calls import Call, call
 from ..values import Value
 from .convolution import sizes, unless
 from .table import Unmapped, rule
 
 
-def _fits(m: Any, x: Value) -> None:
-    """Refuses what PyTorch cannot do: windows that begin behind the input's end."""
-    kernel, step = m.sizes("k"), m.sizes("d")
-    if m.ceil_mode and not m.any_is_not("pad_", 0):
-        for size, k, d in zip(x.shape[-len(kernel) :], kernel, step, strict=True):
-            count = -((k - size) // d) + 1
-            if (count - 1) * d >= size:
-                raise Unmapped("in ceil mode with steps larger than the window, Torch7 has windows behind the end")
+def _ceil(m: Any, pool: Call, nothing: float) -> Call:
+    """The pooling with the windows that Torch7 has behind the end; where steps are not larger than windows, itself."""
+    kernel, step = m.reach(), tuple(m.sizes("d"))
+    if not m.ceil_mode or m.any_is_not("pad_", 0) or all(d <= k for k, d in zip(kernel, step, strict=True)):
+        return pool
+    return call("CeilPool", pool, kernel, step, nothing)
 
 
 @rule(
@@ -31,7 +29,6 @@ def _fits(m: Any, x: Value) -> None:
     becomes="nn.MaxPool2d, nn.MaxPool3d",
 )
 def max_pooling(m: Any, x: Value, to: Any) -> Any:
-    _fits(m, x)
     kernel, dilated = sizes(m, "k"), hasattr(m, "dilation_w")
     made = call(
         f"nn.MaxPool{len(m.axes)}d",
@@ -43,7 +40,7 @@ def max_pooling(m: Any, x: Value, to: Any) -> Any:
         ceil_mode=True if m.ceil_mode else None,
     )
     if not m.unpooled:
-        return to.layer(x, made, "pool")
+        return to.layer(x, _ceil(m, made, -math.inf), "pool")
     output, indices = to.layer(x, made, "pool", results=2)
     to.pooled[id(m)] = (indices, x.now)
     return output
@@ -62,7 +59,6 @@ def unpooling(m: Any, x: Value, to: Any) -> Any:
 
 @rule(nn.SpatialAveragePooling, becomes="nn.AvgPool2d")
 def average(m: nn.SpatialAveragePooling, x: Value, to: Any) -> Any:
-    _fits(m, x)
     kernel, padded = sizes(m, "k"), m.any_is_not("pad_", 0)
     whole = not m.ceil_mode and (m.count_include_pad or not padded)
     made = call(
@@ -74,7 +70,7 @@ def average(m: nn.SpatialAveragePooling, x: Value, to: Any) -> Any:
         count_include_pad=None if m.count_include_pad or not (padded or m.ceil_mode) else False,
         divisor_override=1 if whole and not m.divide else None,
     )
-    mean = to.layer(x, made, "pool")
+    mean = to.layer(x, _ceil(m, made, math.nan), "pool")
     return mean if m.divide or whole else to.code(f"{{0}} * {math.prod(m.sizes('k'))}", mean)
 
 

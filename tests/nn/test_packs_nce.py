@@ -110,7 +110,7 @@ def test_what_a_loss_of_noise_is_given_must_fit_together() -> None:
 )
 def test_classes_are_drawn_as_often_as_they_are_likely(probabilities: list[float]) -> None:
     torch.manual_seed(0)
-    sampler = AliasMultinomial.of(torch.tensor(probabilities, dtype=torch.float64))
+    sampler = AliasMultinomial.of(torch.tensor(probabilities, dtype=torch.float64) * 3)
     share, other = sampler.q.numpy() / 4, sampler.j.numpy()
     total = share.copy()
     for i, kept in enumerate(share):

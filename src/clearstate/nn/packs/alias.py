@@ -31,8 +31,9 @@ class AliasMultinomial:
 
     @classmethod
     def of(cls, probabilities: Tensor) -> AliasMultinomial:
-        """For these probabilities, which sum to 1."""
-        share = (probabilities.double() * len(probabilities)).tolist()
+        """For classes as likely as these numbers are in proportion."""
+        likely = probabilities.double()
+        share = (likely / likely.sum() * len(likely)).tolist()
         other = [-1] * len(share)
         small = [i for i, value in enumerate(share) if value < 1]
         large = [i for i, value in enumerate(share) if value >= 1]

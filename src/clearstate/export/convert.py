@@ -77,7 +77,9 @@ def traced(model: Any, sample: Any, tolerance: float | None = None) -> Program:
     if not isinstance(model, torch.nn.Module):
         raise ConversionError(f"{type(model).__name__} is no net: to_stock takes a module")
     if isinstance(model, nn.Criterion):
-        raise ConversionError(f"{model.typename} is a criterion: export the net it is used with")
+        raise ConversionError(
+            f"{model.typename} is a criterion: cs.to_stock makes it PyTorch's loss; what is written is the net"
+        )
     model = _untouched(model)
     modes = {id(module): module.training for module in model.modules()}
     with evaluated(model), torch.no_grad():

@@ -6,8 +6,10 @@ import os
 from typing import Any
 
 from ..formats.atomic import replacing
+from ..nn import Criterion
 from .convert import Exported, export
 from .covered import Coverage
+from .criterions import stock_loss
 from .state import write_state
 
 
@@ -22,9 +24,11 @@ def to_stock(model: Any, sample: Any = None, *, tolerance: float | None = None) 
     The net is copied by ``copy.deepcopy``, pickled, and saved whole by ``torch.save``: its source goes along, so that
     ``torch.load(path, weights_only=False)`` needs neither clearstate nor a file of source.
 
+    A criterion becomes PyTorch's loss (``nn.NLLLoss``, ...), which takes class numbers as whole numbers, from 0.
+
     Args:
-        model: a live Torch7 net, as `clearstate.load` gives it; it stays as it is.
-        sample: an input of it; made from the net's shapes unless given.
+        model: a live Torch7 net, as `clearstate.load` gives it, or a criterion; it stays as it is.
+        sample: an input of it (of a criterion, ``[input, target]``); made from the net's shapes unless given.
         tolerance: how far numbers may be apart, by the largest of their tensor; by their type (1e-10 for double, 1e-5
             for float) unless given.
 
@@ -42,6 +46,8 @@ def to_stock(model: Any, sample: Any = None, *, tolerance: float | None = None) 
       )
     )
     """
+    if isinstance(model, Criterion):
+        return stock_loss(model, sample, tolerance)
     return export(model, sample, tolerance=tolerance).net
 
 

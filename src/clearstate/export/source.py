@@ -44,7 +44,7 @@ class Source:
         classes = "\n\n".join(pieces.sources(names))
         loading = self._load(weights)
         code = "\n".join(part for part in (classes, body) if part)
-        head = [f'"""{self.title}"""', "", *_imports("\n".join([classes, body, *loading])), "", ""]
+        head = [f'"""{self.title}"""', "", *imports("\n".join([classes, body, *loading])), "", ""]
         if classes:
             head += [*classes.split("\n"), ""]
         assert code
@@ -198,7 +198,7 @@ def _kind(table: Table) -> str:
     return "list[Tensor]" if all(isinstance(part, Value) for part in table) else "list[Any]"
 
 
-def _imports(text: str) -> list[str]:
+def imports(text: str) -> list[str]:
     """The imports that a source needs, in the usual order."""
     made = ["from __future__ import annotations", ""]
     if "math." in text:

@@ -17,9 +17,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from . import convolution, gradients, learned, noise, normalization, pooling, recurrent, shaping
+from . import convolution, gradients, learned, losses, noise, normalization, pooling, recurrent, shaping
 
-MODULES: tuple[ModuleType, ...] = (convolution, learned, noise, normalization, pooling, recurrent, shaping, gradients)
+MODULES: tuple[ModuleType, ...] = (
+    convolution,
+    learned,
+    noise,
+    normalization,
+    pooling,
+    recurrent,
+    shaping,
+    gradients,
+    losses,
+)
 
 PIECES: dict[str, Any] = {
     name: value

@@ -1,6 +1,18 @@
 """What each class of nn becomes, one file for each family of classes; importing this fills the table."""
 
-from . import activation, arithmetic, containers, convolution, linear, noise, normalization, pooling, shape, tables
+from . import (
+    activation,
+    arithmetic,
+    containers,
+    convolution,
+    linear,
+    losses,
+    noise,
+    normalization,
+    pooling,
+    shape,
+    tables,
+)
 from .table import RULES, Rule, Unmapped, class_name, rule, rule_of
 
 __all__ = [
@@ -13,6 +25,7 @@ __all__ = [
     "containers",
     "convolution",
     "linear",
+    "losses",
     "noise",
     "normalization",
     "pooling",

@@ -32,7 +32,7 @@ class Role(str, Enum):
     TRAINING = "training"
     """Schedulers, scalers, random-number states, loop counters, callbacks."""
     COPY = "copy"
-    """Replicas of the model; averaged (EMA) copies, which go only when asked for."""
+    """Averaged copies of the model (EMA): one may be the better model, so they go only when asked for."""
     SLACK = "slack"
     """Bytes of a storage that no tensor sees."""
     CODE = "code"
@@ -54,7 +54,7 @@ class Role(str, Enum):
 MODEL = frozenset({Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.METADATA, Role.UNKNOWN})
 """What a model is: these roles are never dropped, and `verify` compares them."""
 
-DROPPED_BY_DEFAULT = frozenset({Role.TRANSIENT, Role.SLACK, Role.OPTIMIZER, Role.TRAINING, Role.COPY})
+DROPPED_BY_DEFAULT = frozenset({Role.TRANSIENT, Role.SLACK, Role.OPTIMIZER, Role.TRAINING})
 """What clearing a file drops unless `keep` says otherwise."""
 
 GLOSS = {
@@ -65,7 +65,7 @@ GLOSS = {
     Role.GRADIENT: "gradients of weights",
     Role.OPTIMIZER: "optimizer state",
     Role.TRAINING: "random states, loop counters",
-    Role.COPY: "replicas of the model",
+    Role.COPY: "averaged copies (EMA)",
     Role.SLACK: "bytes that no tensor sees",
     Role.CODE: "functions",
     Role.METADATA: "names, settings, structure",

@@ -155,3 +155,46 @@ def test_sharing_of_model_and_copy_that_are_one_ends_in_one_model(old: Path, tmp
     made = read(tmp_path / "new.pt")
     equal(dict(state), dict(made["model"]))
     assert sharing(state) == sharing(made["model"])
+
+
+@pytest.mark.parametrize("name", [name for name in COPIES if name != "Ultralytics"])
+def test_the_bytes_of_a_copy_are_its_own_and_go_only_when_asked_for(name: str, old: Path, tmp_path: Path) -> None:
+    torch.save(PROGRAMS[name].save(training()), old)
+    held = cs.inspect(old)
+    start = COPIES[name].rstrip("*")
+    copies = [entry for entry in held.select("copy") if entry.bytes]
+    assert copies
+    assert all(entry.path.startswith(start) for entry in copies)
+    assert not any(entry.path.startswith(start) for entry in held.select("parameter", "buffer"))
+    assert sum(entry.bytes for entry in held.entries) == held.size
+    kept = cs.clear_file(old, tmp_path / "kept.pt")
+    assert kept.after.by_role()[cs.Role.COPY] == held.by_role()[cs.Role.COPY]
+    assert cs.verify(old, tmp_path / "kept.pt")
+    gone = cs.clear_file(old, tmp_path / "gone.pt", drop=["copy"])
+    assert gone.done == (f"the averaged copy (EMA) {COPIES[name]} went",)
+    assert cs.Role.COPY not in gone.after.by_role()
+    cs.clear_file(old, tmp_path / "model.pt", use="model")
+    assert cs.verify(tmp_path / "gone.pt", tmp_path / "model.pt")
+    cs.clear_file(old, tmp_path / "ema.pt", use="ema", drop=["copy"])
+    assert cs.clear_file(old, tmp_path / "ema.safetensors", use="ema").after.by_role().keys() <= {
+        *("parameter", "buffer", "metadata")
+    }
+    assert cs.verify(tmp_path / "ema.pt", tmp_path / "ema.safetensors")
+
+
+def test_a_copy_that_stands_alone_is_the_model(old: Path, tmp_path: Path) -> None:
+    torch.save(PROGRAMS["Ultralytics"].save(training()), old)
+    held = cs.inspect(old)
+    assert not held.select("copy")
+    assert held.by_role()[cs.Role.PARAMETER]
+    cs.clear_file(old, tmp_path / "new.pt", drop=["copy"])
+    assert cs.verify(old, tmp_path / "new.pt")
+
+
+def test_what_the_copy_shares_with_the_model_is_the_models(old: Path) -> None:
+    state = {"w": torch.ones(1000)}
+    torch.save({"ema": {**state, "v": torch.ones(10)}, "model": state}, old)
+    held = cs.inspect(old)
+    assert held.by_role()[cs.Role.PARAMETER] == 4000
+    assert held.by_role()[cs.Role.COPY] == 40
+    assert cs.clear_file(old, dry_run=True, dtype="float16").after.by_role()[cs.Role.COPY] == 20

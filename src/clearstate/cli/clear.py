@@ -37,12 +37,14 @@ def clear(
     in_place: Annotated[bool, typer.Option("--in-place", help="Replace the files themselves.")] = False,
     drop: Annotated[
         list[str] | None,
-        typer.Option("--drop", metavar="ROLE|PATH", help="Drop this too: gradient, code, or '*.head.*' by its path."),
+        typer.Option(
+            "--drop", metavar="ROLE|PATH", help="Drop this too: gradient, code, copy, or '*.head.*' by its path."
+        ),
     ] = None,
     keep: Annotated[
         list[str] | None,
         typer.Option(
-            "--keep", metavar="ROLE|PATH", help="Keep this: transient, slack, optimizer, training, copy, or a path."
+            "--keep", metavar="ROLE|PATH", help="Keep this: transient, slack, optimizer, training, or a path."
         ),
     ] = None,
     use: Annotated[

@@ -24,7 +24,7 @@ end"""
 SAID = 8
 """How many of the changes, and of the notes, are told."""
 
-NAMED = (cs.Role.OPTIMIZER, cs.Role.TRAINING, cs.Role.COPY)
+NAMED = (cs.Role.OPTIMIZER, cs.Role.TRAINING)
 """Roles that a person may miss: what went is named."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 
 from .sniff import Kind, sniff
 
@@ -27,43 +26,6 @@ READERS: dict[str, str] = {
     "safetensors-index": "sharded",
 }
 """By the name of what `sniff` finds."""
-
-
-FOREIGN: dict[str, str] = {
-    ".onnx": "an ONNX model",
-    ".npy": "a NumPy array",
-    ".npz": "NumPy arrays",
-    ".h5": "an HDF5 file",
-    ".hdf5": "an HDF5 file",
-    ".keras": "a Keras model",
-    ".gguf": "a GGUF model",
-    ".ggml": "a GGML model",
-    ".msgpack": "a Flax model",
-    ".tflite": "a TensorFlow Lite model",
-    ".pb": "a TensorFlow graph",
-    ".caffemodel": "a Caffe model",
-    ".mlmodel": "a Core ML model",
-    ".mat": "a MATLAB file",
-    ".json": "a JSON file",
-    ".txt": "a text",
-    ".html": "a page",
-    ".py": "Python's source",
-    ".gz": "a compressed file",
-    ".xz": "a compressed file",
-    ".bz2": "a compressed file",
-    ".zst": "a compressed file",
-}
-"""What files are called that no command clears into, by the endings of their names."""
-
-
-def asked_by(target: str, source: str, endings: Mapping[str, str]) -> str | None:
-    """What a new file's name asks for by its ending, of these; nothing where the old file's ends so, too.
-
-    >>> asked_by("a.onnx", "a.pt", FOREIGN), asked_by("a.pt", "b.pt", FOREIGN), asked_by("a.gz", "b.gz", FOREIGN)
-    ('an ONNX model', None, None)
-    """
-    ending = os.path.splitext(target)[1].lower()
-    return None if ending == os.path.splitext(source)[1].lower() else endings.get(ending)
 
 
 def kind_of(path: str | os.PathLike[str], found: Kind | None = None) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...errors import ClearstateError, NothingLeft
 from ...inventory import some
 from ...roles import Role
@@ -40,7 +42,9 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
     >>> pt.clear(file), list(file.root)
     ([], ['model'])
     """
-    going = survey(file.root, changes).going
+    asked_for = changes if changes.use is None else replace(changes, drop=changes.drop - {Role.COPY})
+    found = survey(file.root, asked_for)
+    going = found.going
     whole = role_by_structure(file.root)
     own = [entry.role for entry in going if entry.table is file.root]
     if whole in changes.drop or (own and len(own) == len(file.root)):
@@ -52,6 +56,10 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
         entry.table.pop(entry.key, None)
     asked = [entry.path for entry in _topmost(going) if entry.role not in changes.drop]
     done = [f"as asked, {some(asked, 3)} went"] if asked else []
+    gone = {(id(entry.table), entry.key) for entry in going if entry.role is Role.COPY}
+    for copy in found.copies:
+        if any((id(place.table), place.key) in gone for place in copy.entries.values()) and Role.COPY in changes.drop:
+            done.append(f"the averaged copy (EMA) {copy.path} went")
     if changes.use is not None:
         done.append(choose(file.root, changes.use))
     if changes.plain:

@@ -10,9 +10,8 @@ from typing import BinaryIO
 from ...errors import ClearstateError
 from ...inventory import Inventory, some
 from ...roles import Role
-from ..changes import Changes
+from ..changes import FOREIGN, Changes, asked_by
 from ..differences import Difference
-from ..kinds import FOREIGN, asked_by
 from .averages import averages
 from .containers import CONTAINERS, layout_for
 from .file import File

@@ -55,7 +55,7 @@ def _entries(found: Survey) -> Iterator[Entry]:
             by_storage.setdefault(id(storage), (storage, []))[1].append(piece)
     fresh: dict[int, int] = {}
     for storage, pieces in by_storage.values():
-        pieces.sort(key=lambda piece: PRIORITY.get(piece.role, 99))
+        pieces.sort(key=lambda piece: PRIORITY.get(piece.role, 99) + 50 * piece.copied)
         unseen = _count(storage, pieces, fresh)
         if unseen > 0:
             path, home = pieces[0].path, found.home(pieces[0].path)
@@ -65,12 +65,19 @@ def _entries(found: Survey) -> Iterator[Entry]:
         value = piece.value
         told = (piece.path, found.home(piece.path))
         size = fresh.get(id(value), 0)
+        role, evidence = _judged(piece)
         if isinstance(value, Tensor):
-            yield Entry(*told, "torch.Tensor", piece.role, size, piece.evidence, value.dtype, value.size)
+            yield Entry(*told, "torch.Tensor", role, size, evidence, value.dtype, value.size)
         elif isinstance(value, Storage):
-            yield Entry(*told, "storage", piece.role, size, piece.evidence, value.dtype, (len(value),))
+            yield Entry(*told, "storage", role, size, evidence, value.dtype, (len(value),))
         elif isinstance(value, Stub):
             yield Entry(*told, value.typename, piece.role, 0, piece.evidence)
+
+
+def _judged(piece: Piece) -> tuple[Role, str]:
+    """Role and evidence: numbers of an averaged copy of the model are the copy's, whatever they are in it."""
+    whole = piece.copied and not piece.role.droppable
+    return (Role.COPY, "layout") if whole else (piece.role, piece.evidence)
 
 
 def _count(storage: Storage, pieces: list[Piece], fresh: dict[int, int]) -> int:

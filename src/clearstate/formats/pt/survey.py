@@ -9,7 +9,7 @@ from typing import Any
 from ...roles import Role
 from ..changes import Changes
 from ..garbage import uncollected
-from .averages import Average, averages
+from .averages import Average, averages, beside
 from .layouts import Layout, is_module, is_state_dict, layout_of, role_by_layout, role_by_structure, tensor_in
 from .objects import Storage, Stub, Tensor, Value, children
 
@@ -27,6 +27,8 @@ class Piece:
     path: str
     role: Role
     evidence: str
+    copied: bool = False
+    """Whether it belongs to an averaged copy of the model that is here, too."""
 
 
 @dataclass(slots=True)
@@ -48,6 +50,8 @@ class Survey:
     going: list[Going] = field(default_factory=list)
     copies: list[Average] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
+    doubles: set[tuple[int, Value]] = field(default_factory=set)
+    """The entries that are averaged copies of a model that is here, too: the dict, and the key."""
 
     def home(self, path: str) -> str:
         """The innermost module that what is at this path belongs to."""
@@ -63,6 +67,7 @@ class _Visit:
     role: Role | None
     evidence: str
     depth: int
+    copied: bool = False
 
 
 def survey(root: Value, changes: Changes = DEFAULT) -> Survey:
@@ -74,18 +79,22 @@ def survey(root: Value, changes: Changes = DEFAULT) -> Survey:
     """
     layout = layout_of(root)
     found = Survey(layout, copies=averages(root, layout))
+    if found.copies and beside(root, found.copies):
+        entries = [place for copy in found.copies for place in copy.entries.values()]
+        found.doubles = {(id(place.table), place.key) for place in entries}
     met: dict[int, Piece | None] = {}
     whole = role_by_structure(root)
     kept = [_Visit(root, "", whole, "structural" if whole else "none", 0)]
+    copied: list[_Visit] = []
     dropped: list[_Visit] = []
     with uncollected():
-        for stack in (kept, dropped):  # what the model is, first: what it shares with the rest is the model's
+        for stack in (kept, copied, dropped):  # what the model is, first: what it shares with the rest is the model's
             while stack:
                 visit = stack.pop()
                 below = list(_visit(visit, found, changes, met))
                 for step in reversed(below):
                     later = step.role in (Role.OPTIMIZER, Role.TRAINING) and stack is kept and visit.role is None
-                    (dropped if later else stack).append(step)
+                    (dropped if later else copied if step.copied and stack is kept else stack).append(step)
     return found
 
 
@@ -105,7 +114,7 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
     elif isinstance(value, Storage):
         if id(value) not in met:
             met[id(value)] = None
-            found.pieces.append(Piece(value, visit.path, visit.role or Role.UNKNOWN, visit.evidence))
+            found.pieces.append(Piece(value, visit.path, visit.role or Role.UNKNOWN, visit.evidence, visit.copied))
         return
     elif id(value) in met or not isinstance(value, dict | list | tuple | set | frozenset):
         return
@@ -127,9 +136,12 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
                 role, evidence = role_by_layout(found.layout, key, item), "layout"
             if role is None and names_parameters and (tensor := tensor_in(item)) is not None:
                 role, evidence = _of_state_dict(str(key), item, tensor), "structural"
-        if isinstance(value, dict) and key in value and changes.fate(path, role if visit.role is None else None):
-            found.going.append(Going(path, value, key, role or Role.METADATA))
-        yield _Visit(item, path, role, evidence if role else "none", visit.depth + 1)
+        double = bool(found.doubles) and isinstance(value, dict) and (id(value), key) in found.doubles
+        double = double and not (role and role.droppable)
+        meant = Role.COPY if double else role
+        if isinstance(value, dict) and key in value and changes.fate(path, meant if visit.role is None else None):
+            found.going.append(Going(path, value, key, meant or Role.METADATA))
+        yield _Visit(item, path, role, evidence if role else "none", visit.depth + 1, visit.copied or double)
 
 
 def _note_steps(path: str, table: dict[Any, Any], modules: dict[str, str]) -> None:
@@ -146,8 +158,8 @@ def _note_steps(path: str, table: dict[Any, Any], modules: dict[str, str]) -> No
 
 def _piece(visit: _Visit) -> Piece:
     if isinstance(visit.value, Tensor):
-        return Piece(visit.value, visit.path, visit.role or Role.UNKNOWN, visit.evidence)
-    return Piece(visit.value, visit.path, visit.role or Role.METADATA, visit.evidence)
+        return Piece(visit.value, visit.path, visit.role or Role.UNKNOWN, visit.evidence, visit.copied)
+    return Piece(visit.value, visit.path, visit.role or Role.METADATA, visit.evidence, visit.copied)
 
 
 def _of_state_dict(name: str, item: Value, tensor: Tensor) -> Role:
@@ -176,7 +188,7 @@ def _module(visit: _Visit, found: Survey, changes: Changes) -> Iterator[_Visit]:
                 found.going += [going for going in hooks if changes.fate(going.path, Role.CODE)]
             if changes.fate(path, None):
                 found.going.append(Going(path, table, key, role or Role.METADATA))
-            yield _Visit(part, path, role, "structural" if role else "none", visit.depth + 1)
+            yield _Visit(part, path, role, "structural" if role else "none", visit.depth + 1, visit.copied)
 
 
 def _below(path: str, key: Value, holder: Value) -> str:

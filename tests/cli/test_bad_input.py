@@ -41,6 +41,10 @@ USAGE = [
     (["clear", "net.t7", "--keep", "everything", "-o", "x.t7"], "everything is no role"),
     (["clear", "net.t7", "--drop", "parameter", "-o", "x.t7"], "this is part of the model and never goes"),
     (["clear", "net.t7", "--drop", "code", "--keep", "code", "-o", "x.t7"], "code is in --drop and in --keep"),
+    (["clear", "net.t7", "--drop", "a.*", "--keep", "a.*", "-o", "x.t7"], "a.* is in --drop and in --keep"),
+    (["clear", "net.t7", "--use", "ema", "-o", "x.t7"], "net.t7 is a Torch7 file, and use is for checkpoints"),
+    (["clear", "net.t7", "--dtype", "float16", "--plain", "-o", "x.t7"], "dtype and plain is for checkpoints"),
+    (["clear", "net.t7", "-o", ""], "the name after -o is empty"),
     (["clear", "net.t7", "--transient", "nn.Linear", "-o", "x.t7"], "wants 'my.Class:field,field', not 'nn.Linear'"),
     (["clear", "net.t7", "--transient", "nn.Linear:", "-o", "x.t7"], "wants 'my.Class:field,field'"),
     (["clear", "net.t7", "--transient", "nn.Linear:weight", "-o", "x.t7"], "weight is a parameter of nn.Linear"),
@@ -219,3 +223,20 @@ def test_ctrl_c_ends_quietly_with_the_shells_exit_code(
     monkeypatch.setattr(cs, "clear_file", clear_file)
     done = command("clear", net, "-o", "small.t7")
     assert tuple(done) == (130, "", "")
+
+
+def test_a_disk_that_fails_is_said_with_the_files_name(
+    command: Command, net: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(cs, "inspect", fails)
+    assert command("inspect", net).refused() == "cannot read net.t7: input/output error"
+
+
+def test_the_command_that_is_proposed_works_for_a_name_like_an_option(command: Command, net: str) -> None:
+    os.rename(net, "-net.t7")
+    proposed = command("inspect", "--", "-net.t7").lines[-1].split("clearstate ")[1].split()
+    assert proposed == ["clear", "./-net.t7", "-o", "./-net-cleared.t7"]
+    assert command(*proposed).code == 0

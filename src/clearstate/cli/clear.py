@@ -172,13 +172,13 @@ def _roles(drop: Iterable[str], keep: Iterable[str]) -> frozenset[cs.Role]:
     Raises:
         ClearstateError: a role that never goes, or that is to go and to stay.
     """
+    for word in set(drop) & set(keep):
+        raise cs.ClearstateError(f"{word} is in --drop and in --keep: say one of them")
     known = {str(role): role for role in cs.Role}
-    dropping, keeping = (frozenset(known[word] for word in words if word in known) for words in (drop, keep))
+    dropping = frozenset(known[word] for word in drop if word in known)
     for role in dropping:
         if not role.droppable:
             raise cs.ClearstateError(f"--drop {role}: this is part of the model and never goes")
-        if role in keeping:
-            raise cs.ClearstateError(f"{role} is in --drop and in --keep: say one of them")
     return dropping
 
 

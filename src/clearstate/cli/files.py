@@ -145,12 +145,13 @@ def long_size(given: str | None) -> Literal[4, 8] | None:
     return 4 if given == "4" else 8
 
 
-def sentence(error: BaseException, *, writing: str | None = None) -> str:
+def sentence(error: BaseException, *, writing: str | None = None, reading: str | None = None) -> str:
     """What went wrong, for the person at the keyboard.
 
     Args:
         error: what was raised.
         writing: the file that was being written, where another one was read.
+        reading: the file that was read, for errors that do not name one: of a disk, as numbers are read.
     """
     message = getattr(error, "format_message", None)
     if message is not None:
@@ -159,7 +160,7 @@ def sentence(error: BaseException, *, writing: str | None = None) -> str:
         return f"{text[:1].lower()}{text[1:]}; see {command} --help"
     if isinstance(error, OSError):
         reason = (error.strerror or str(error) or type(error).__name__).lower()
-        name = writing or error.filename
+        name = writing or error.filename or reading
         doing = "write" if writing else "read"
         return f"cannot {doing} {os.fsdecode(name)}: {reason}" if name is not None else reason
     if isinstance(error, MemoryError):

@@ -62,7 +62,7 @@ def inspect(
         try:
             inventory = cs.inspect(readable(file.path), long_size=size)
         except Exception as error:
-            complain(sentence(error))
+            complain(sentence(error, reading=file.path))
             failed = True
             continue
         if as_json:
@@ -175,7 +175,8 @@ def _advice(inventory: cs.Inventory, freed: int, width: int) -> list[Line]:
         return [[Part("No model is in this file: all of it is what training left.")]]
     name = inventory.source.removesuffix("/")
     stem, ending = (name[:-8], name[-8:]) if name.endswith(".pth.tar") else os.path.splitext(name)
-    command = f"clearstate clear {quoted(inventory.source)} -o {quoted(f'{stem}-cleared{ending}')}"
+    here = "./" if name.startswith("-") else ""  # else it were read as an option
+    command = f"clearstate clear {here}{quoted(inventory.source)} -o {here}{quoted(f'{stem}-cleared{ending}')}"
     text = f"Clearing saves {size_text(freed)} of {size_text(inventory.size)}:"
     if len(text) + 1 + cells(command) <= width:
         return [[Part(text + " "), Part(command, "command")]]

@@ -33,6 +33,8 @@ def plan(arguments: Sequence[str], output: str | None, *, in_place: bool, dry_ru
         raise cs.ClearstateError(
             "say where the cleared file goes: -o FILE, or --in-place to replace the old one; --dry-run writes nothing"
         )
+    if output == "":
+        raise cs.ClearstateError("the name after -o is empty: no file is called that")
     folder = output is not None and (output.endswith(("/", os.sep)) or os.path.isdir(output))
     found = find(arguments, outside=output if folder else None)
     many = len(found) > 1 or any(map(is_many, arguments))

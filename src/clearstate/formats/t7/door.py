@@ -41,7 +41,9 @@ def change(file: File, changes: Changes) -> list[str]:
         usable = ", ".join(str(role) for role in Role if role.droppable)
         raise ClearstateError(f"{word} is no role, and paths are for checkpoints; from a Torch7 file go {usable}")
     if not changes.only_roles:
-        raise ClearstateError(f"{file.path} is a Torch7 file, and this is for checkpoints of PyTorch")
+        names = ("use", "unwrap", "dtype", "plain")
+        asked = " and ".join(name for name in names if getattr(changes, name) != getattr(Changes(), name))
+        raise ClearstateError(f"{file.path} is a Torch7 file, and {asked} is for checkpoints of PyTorch")
     from .clearing import clear
 
     clear(file.root, changes.drop)

@@ -324,3 +324,28 @@ def test_paper_gets_the_page_in_light_colours_with_the_largest_pieces(digits: Pa
     assert len(digits.rows()) == 68
     assert digits.run("return document.documentElement.dataset.theme") == "light"
     digits.run("dispatchEvent(new Event('afterprint'))")
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_all_fits_the_window_and_every_part_counts_the_same_pieces(opened: Open, width: int) -> None:
+    done = cs.clear_file(EXAMPLES / "digits.t7", dry_run=True)
+    page = opened(done.before, done.after)
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    try:
+        page.driver.refresh()
+        assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        over = """const edge = (element) => element.getBoundingClientRect().right;
+            return [...document.querySelectorAll(".card")].flatMap((card) =>
+                [...card.querySelectorAll("#totals, #maps canvas")].map((inside) => edge(inside) - edge(card)))"""
+        assert max(page.run(over)) < 0
+        assert (
+            page.run("""return [...document.querySelectorAll('#table td .swatch')].map((e) => e.parentElement)
+            .filter((cell) => cell.scrollWidth > cell.clientWidth).length""")
+            == 0
+        )
+        pieces = sum(map(int, page.texts("#totals tbody td:nth-child(4)")))
+        assert page.count() == f"{pieces} pieces, 4.9 MB"
+        assert f", {pieces} pieces in 14 modules" in page.texts(".lead")[0]
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -88,7 +88,10 @@ class _Homes(dict[str, int]):
 
 
 def _pairs(before: Inventory, after: Inventory | None) -> Iterator[tuple[Entry, int | None, int | None]]:
-    """Every piece with its bytes before and after; ``None`` where it is not. Pieces are the same by path and class."""
+    """Every piece with its bytes before and after; ``None`` where it is not. Pieces are the same by path and class.
+
+    What is only there after, and empty, is no piece: clearing makes empty tensors where the constructor made them.
+    """
     left: dict[tuple[str, str], list[Entry]] = {}
     for entry in reversed(after.entries if after is not None else ()):
         left.setdefault((entry.path, entry.type), []).append(entry)
@@ -97,7 +100,8 @@ def _pairs(before: Inventory, after: Inventory | None) -> Iterator[tuple[Entry, 
         yield entry, entry.bytes, same.pop().bytes if same else None
     for rest in left.values():
         for entry in reversed(rest):
-            yield entry, None, entry.bytes
+            if entry.bytes:
+                yield entry, None, entry.bytes
 
 
 def _side(inventory: Inventory) -> dict[str, Any]:

@@ -182,7 +182,7 @@ def _totals(before: Inventory, after: Inventory | None) -> str:
 
 def _total(role: Role, size: int, pieces: int, old: int, new: int | None) -> str:
     goes = role in DROPPED_BY_DEFAULT
-    fate = "goes" if goes else "stays, or goes with --drop" if role.droppable else "stays"
+    fate = "goes" if goes else "stays, or goes with <span class=word>--drop</span>" if role.droppable else "stays"
     share = f"{old / max(size, 1):.1%}" if new is None else size_text(new) if new else "&ndash;"
     cells: Iterable[tuple[str, str]] = (
         (" class=gloss", GLOSS[role]),

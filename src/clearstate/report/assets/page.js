@@ -73,6 +73,7 @@ function drawBars() {
 
 function startTotals() {
   drawBars();
+  document.getElementById("hatched").hidden = !document.querySelector("#bars .hatched");
   for (const row of totals) {
     const role = roles.findIndex(([name]) => name === row.dataset.role);
     paintSwatch(row.querySelector(".swatch"), role);

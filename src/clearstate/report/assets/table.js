@@ -20,10 +20,10 @@ const byWord = (text) => (a, b) => (text(a) < text(b) ? -1 : text(a) > text(b) ?
 const moduleType = (i) => (pieces.home[i] < 0 ? "" : modules.type[pieces.home[i]]);
 
 const COLUMNS = [
-  { name: "Path", text: pathOf, order: byWord(pathOf), wide: "34%" },
-  { name: "Module", text: moduleType, order: byWord(moduleType), wide: "20%" },
-  { name: "What", text: (i) => words[pieces.geometry[i]] || words[pieces.type[i]], wide: "18%" },
-  { name: "Role", text: (i) => roles[pieces.role[i]][0], wide: "11%" },
+  { name: "Path", text: pathOf, order: byWord(pathOf), wide: two ? "27%" : "34%" },
+  { name: "Module", text: moduleType, order: byWord(moduleType), wide: two ? "17%" : "18%" },
+  { name: "What", text: (i) => words[pieces.geometry[i]] || words[pieces.type[i]], wide: two ? "16%" : "17%" },
+  { name: "Role", text: (i) => roles[pieces.role[i]][0], wide: "13%" },
   { name: "Evidence", text: (i) => words[pieces.evidence[i]], wide: "10%" },
   { name: two ? "Before" : "Bytes", number: true, text: sizeOn(0), order: byNumber(bytesOf[0]), wide: "9%" },
   ...(two ? [{ name: "After", number: true, text: sizeOn(1), order: byNumber(bytesOf[1]), wide: "9%" }] : []),
@@ -175,6 +175,7 @@ function showInMap(at) {
 
 function startTable() {
   document.getElementById("pieces").hidden = false;
+  scroller.style.maxHeight = `${(count + 2) * ROW}px`; // of a few pieces no tall box
   headings();
   let due = 0;
   scroller.addEventListener("scroll", () => {

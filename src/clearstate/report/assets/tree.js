@@ -21,7 +21,7 @@ function sizeText(size) {
   return `${size.toFixed(digits)} ${["B", "kB", "MB", "GB", "TB"][unit]}`;
 }
 
-const percent = (part, whole) => `${((100 * part) / Math.max(whole, 1)).toFixed(1)} %`;
+const percent = (part, whole) => `${((100 * part) / Math.max(whole, 1)).toFixed(1)}%`;
 
 // A class as people call it: its name without the package that nearly all of them are in.
 const shortType = (name) => name.replace(/^(torch\.nn\.modules\.\w+|nn)\./, "");

@@ -226,6 +226,17 @@ def test_an_error_that_a_layer_catches_does_not_spoil_going_back() -> None:
     assert torch.allclose(grad, 1 - x.tanh() ** 2)
 
 
+def test_a_compiled_net_takes_batches_of_other_sizes() -> None:
+    net = nn.Sequential().add(nn.SpatialConvolution(1, 3, 3, 3)).add(nn.SpatialBatchNormalization(3))
+    net.add(nn.View(-1).set_num_input_dims(3)).add(nn.BatchNormalization(12)).add(nn.Linear(12, 2))
+    compiled: Any = torch.compile(net, fullgraph=True, backend="eager")
+    for training in (True, False):
+        net.train(training)
+        for size in (4, 6, 9):
+            x = torch.rand(size, 1, 4, 4)
+            torch.testing.assert_close(compiled(x), net(x))
+
+
 def test_a_compiled_net_is_copied_and_pickled() -> None:
     made = net()
     made.compile(backend="eager")

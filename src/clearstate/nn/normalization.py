@@ -93,13 +93,16 @@ class BatchNormalization(Module):
         mean = self.running_mean
         if not isinstance(input, Tensor) or input.dim() != self.n_dim or input.shape[1] != mean.shape[0]:
             input = self._batch(input)
+        training = self.training
+        if training and input.shape[0] < 2:
+            training = False
         return torch.batch_norm(
             input,
             self.weight,
             self.bias,
             mean,
             self.running_var,
-            self.training and input.shape[0] > 1,
+            training,
             self.momentum,
             self.eps,
             torch.backends.cudnn.enabled,

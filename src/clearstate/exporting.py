@@ -96,7 +96,7 @@ def _opened(path: str, how: How) -> tuple[File, Any]:
 
 def _net(path: str, value: Any) -> Any:
     """The net: what the file holds, or the only one in its table."""
-    from .nn import Module
+    from .nn import Criterion, Module
 
     nets: dict[int, tuple[str, Any]] = {}
     for where, part in _parts(value):
@@ -105,6 +105,12 @@ def _net(path: str, value: Any) -> Any:
     if len(nets) == 1:
         return next(iter(nets.values()))[1]
     if not nets:
+        losses = sorted({type(part).__name__ for _, part in _parts(value) if isinstance(part, Criterion)})
+        if losses:
+            raise ConversionError(
+                f"{path} holds no net but a criterion ({', '.join(losses)}): load it in Python, "
+                "and clearstate.to_stock makes it PyTorch's loss"
+            )
         raise ConversionError(f"{path} holds no net")
     names = ", ".join(where for where, _ in nets.values())
     raise ConversionError(f"{path} holds {len(nets)} nets: {names}; load it in Python and export the one you mean")
@@ -148,23 +154,32 @@ def _sample(model: Any, how: How) -> Any:
 
 def _read(path: str, dtype: Any) -> Any:
     """A sample from a file of Torch7, NumPy or PyTorch."""
-    import torch
-
     from .nn.ownership import mapped
 
-    suffix = os.path.splitext(path)[1].lower()
-    value: Any
+    try:
+        value = _value(path, os.path.splitext(path)[1].lower())
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ClearstateError(f"cannot read the sample {path}: {reason}") from error
+    except Exception as error:  # each format's reader has errors of its own
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ClearstateError(f"cannot read the sample {path}: {reason}") from error
+    return mapped(value, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+
+
+def _value(path: str, suffix: str) -> Any:
+    """What a file of a sample holds, by its suffix."""
+    import torch
+
     if suffix == ".npy":
         import numpy as np
 
-        value = torch.from_numpy(np.load(path, allow_pickle=False))
-    elif suffix in (".pt", ".pth"):
-        value = torch.load(path, weights_only=True)
-    else:
-        from .nn.t7 import load
+        return torch.from_numpy(np.load(path, allow_pickle=False))
+    if suffix in (".pt", ".pth"):
+        return torch.load(path, weights_only=True)
+    from .nn.t7 import load
 
-        value = load(path)
-    return mapped(value, lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)
+    return load(path)
 
 
 def _covered(model: Any, how: How) -> Coverage:

@@ -115,6 +115,32 @@ def test_a_sample_is_a_shape_or_a_file(command: Command) -> None:
     assert "x, y = inputs" in Path("sum.py").read_text()
 
 
+@pytest.mark.parametrize("name", ["none.npy", "bad.npy", "bad.pt", "bad.t7", "odd"])
+def test_a_sample_that_cannot_be_read_is_named(command: Command, name: str) -> None:
+    cs.save(nn.Sequential(nn.Linear(3, 2)), "net.t7")
+    for file in ("bad.npy", "bad.pt", "bad.t7"):
+        Path(file).write_bytes(b"no sample at all")
+    refused = command("convert", "net.t7", "--sample", name, "-o", "x.py").refused()
+    assert refused.startswith(f"cannot read the sample {name}: ")
+    assert not Path("x.py").exists()
+
+
+def test_a_sample_that_the_net_does_not_take_is_refused_in_words(command: Command) -> None:
+    cs.save(nn.Sequential(nn.Linear(3, 2)), "net.t7")
+    for sample, words in (
+        ("2x5", "in 0 (nn.Linear): expected a tensor whose last dimension is 3"),
+        ("2,3", "the net does not take this sample: in 0 (nn.Linear): expected a tensor"),
+        ("0x3", "the sample has no numbers"),
+    ):
+        assert command("convert", "net.t7", "--sample", sample, "-o", "x.py").refused().startswith(words)
+
+
+def test_a_file_with_a_criterion_only_says_what_to_do_with_it(command: Command) -> None:
+    cs.save(nn.MSECriterion(), "loss.t7")
+    refused = command("convert", "loss.t7", "-o", "x.py").refused()
+    assert refused.startswith("loss.t7 holds no net but a criterion (MSECriterion): load it in Python")
+
+
 @pytest.mark.parametrize("name", ["x.safetensors", "x.py", "x.onnx"])
 def test_without_pytorch_it_says_what_to_install(command: Command, net: str, name: str) -> None:
     hide = "import sys; sys.modules['torch'] = None; from clearstate.cli import run"

@@ -60,6 +60,8 @@ def convert(
         raise cs.ClearstateError("say where the converted model goes: -o FILE; --report only says what would be")
     if output is not None and os.path.dirname(output) and not os.path.isdir(os.path.dirname(output)):
         raise cs.ClearstateError(f"cannot write {output}: there is no folder {os.path.dirname(output)}")
+    if (output is None or output.lower().endswith(".t7")) and to is device is dtype is None:
+        raise cs.ClearstateError("say what it is to become: --to, --device or --dtype; -o for another kind of file")
     asked: dict[str, Any] = {"backend": to, "device": device, "dtype": dtype, "long_size": long_size(longs)}
     try:
         with Meter([] if report else [readable(model)]) as meter:

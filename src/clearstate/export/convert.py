@@ -94,10 +94,15 @@ def traced(model: Any, sample: Any, tolerance: float | None = None) -> Program:
                     "an input that it takes (for --sample: a file, or a shape such as 2x3x224x224)"
                 )
         sample = mapped(sample, Tensor.detach)
+        if not any(tensor.numel() for tensor in tensors(sample)):
+            raise ConversionError("the sample has no numbers: nothing could be compared on it")
         given = mapped(sample, Tensor.clone)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            output = model(given)
+            try:
+                output = model(given)
+            except (TypeError, RuntimeError, IndexError, AttributeError) as error:
+                raise ConversionError(f"the net does not take this sample: {error}") from error
         dim = batch_dim(model, mapped(sample, Tensor.clone), output)
         alone = dim is not None and any(t.shape[dim] == 1 for t in tensors(sample))
         used = doubled(sample, dim) if dim is not None and alone else sample

@@ -23,7 +23,14 @@ def names(package: str, rooms: Mapping[str, str]) -> Callable[[str], Any]:
         room = rooms.get(name)
         if room is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{package}.{room}"), name)
+        try:
+            value = getattr(importlib.import_module(f"{package}.{room}"), name)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise ModuleNotFoundError(
+                f"{package}.{name} needs PyTorch: pip install 'clearstate[torch]'", name="torch"
+            ) from None
         setattr(sys.modules[package], name, value)
         return value
 

@@ -39,6 +39,7 @@ LAYERS: dict[str, tuple[Make, Any]] = {
     "TotalVariation": (lambda: fast_neural_style.TotalVariation(0.1), image(3, 4, 5)),
     "MeanSubtraction": (lambda: inn.MeanSubtraction(torch.randn(3, 4, 5)), image(3, 4, 5)),
     "ConstAffine": (affine, image(3, 4, 5)),
+    "SpatialStochasticPooling": (lambda: inn.SpatialStochasticPooling(3, 2, 2, 3), image(3, 7, 9).abs()),
     "SpatialPyramidPooling": (lambda: inn.SpatialPyramidPooling((1, 1), (2, 3)), image(3, 6, 6)),
     "w2nn.LeakyReLU": (lambda: w2nn.LeakyReLU(0.2), torch.randn(5, 4)),
     "InplaceClip01": (w2nn.InplaceClip01, torch.randn(5, 4)),
@@ -109,3 +110,13 @@ def test_a_state_that_goes_on_from_call_to_call_is_refused() -> None:
         cs.to_stock(net, torch.randn(5, 2, 4))
     with pytest.raises(cs.ConversionError, match="goes on from where the last sequence ended"):
         cs.to_stock(cudnn_rnn.LSTM(4, 3, 1, remember_states=True), torch.randn(5, 2, 4))
+
+
+def test_stochastic_pooling_draws_in_training_as_torch7s_does() -> None:
+    net: Any = inn.SpatialStochasticPooling(3, 2, 2, 3)
+    stock: Any = cs.to_stock(nn.Sequential(net).evaluate(), torch.rand(1, 1, 6, 6)).train()
+    x = torch.rand(2, 3, 7, 10)
+    torch.manual_seed(1)
+    due = net.train()(x)
+    torch.manual_seed(1)
+    assert torch.equal(stock(x), due)

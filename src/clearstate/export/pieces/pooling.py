@@ -76,6 +76,34 @@ class CeilPool(nn.Module):
         return F.pad(pooled, missing, value=self.nothing)
 
 
+class StochasticPool2d(nn.Module):
+    """An element of each window, drawn with the elements as probabilities.
+
+    In evaluation it is their mean, likewise. What is beyond the image is zero.
+    """
+
+    def __init__(self, kernel_size: tuple[int, int], stride: tuple[int, int]) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        padding: list[int] = []
+        for dim, k, d in zip((-2, -1), self.kernel_size, self.stride, strict=True):
+            steps = (x.shape[dim] - k + d - 1) // d
+            padding = [0, max(steps * d + k - x.shape[dim], 0), *padding]
+        (high, wide), (down, across) = self.kernel_size, self.stride
+        windows = F.pad(x, padding).unfold(-2, high, down).unfold(-2, wide, across)
+        windows = windows.flatten(-2)
+        if not self.training:
+            smallest = torch.finfo(torch.float32).tiny
+            return windows.square().sum(-1) / (windows.sum(-1) + smallest)
+        sums = windows.detach().cumsum(-1)
+        drawn = torch.rand_like(sums[..., :1]) * sums[..., -1:]
+        first = (sums >= drawn).to(torch.uint8).argmax(-1, keepdim=True)
+        return windows.gather(-1, first).squeeze(-1)
+
+
 class FeatureLPPool(nn.Module):
     """The ``p``-norm over windows of neighbouring features."""
 

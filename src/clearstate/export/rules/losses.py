@@ -43,11 +43,11 @@ def _divergence(n: int) -> tuple[Any, Any]:
 
 
 def _classes(n: int) -> tuple[Any, Any]:
-    return torch.randn(3, n).log_softmax(-1), torch.randint(n, (3,))
+    return torch.randn(n, n).log_softmax(-1), torch.randperm(n)
 
 
 def _places(n: int) -> tuple[Any, Any]:
-    return torch.randn(2, n, 3, 4).log_softmax(1), torch.randint(n, (2, 3, 4))
+    return torch.randn(2, n, 3, 4).log_softmax(1), torch.arange(2 * 3 * 4).view(2, 3, 4) % n
 
 
 def _signs(n: int) -> tuple[Any, Any]:

@@ -34,3 +34,8 @@ def pyramid(m: Any, x: Value, to: Any) -> Any:
 @rule(inn.LocalResponseNormalization, becomes="its modules", container=True)
 def local_response(m: Any, x: Value, to: Any) -> Any:
     return to.child(m.net, "net", x)
+
+
+@rule(inn.SpatialStochasticPooling, becomes="StochasticPool2d")
+def stochastic_pooling(m: Any, x: Value, to: Any) -> Any:
+    return to.layer(x, call("StochasticPool2d", (int(m.kh), int(m.kw)), (int(m.dh), int(m.dw))), "pool")

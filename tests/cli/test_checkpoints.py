@@ -143,6 +143,18 @@ def test_of_what_goes_by_a_pattern_the_topmost_is_named(command: Command, here: 
     assert (made.keys(), made["model"].keys()) == ({"model"}, {"w"})
 
 
+def test_what_was_done_is_counted_and_files_are_called_what_they_are(command: Command, here: Path) -> None:
+    torch.save({"model": {"module.w": torch.ones(1)}}, "one.pt")
+    torch.save({"model": {"module.w": torch.ones(1), "module.v": torch.ones(1)}}, "two.pt")
+    done = command("clear", "one.pt", "two.pt", "-o", "new/", "--unwrap", "--dtype", "float16")
+    assert done.lines[-4:] == [
+        "one.pt: 1 name lost the prefix of a wrapper.",
+        "one.pt: 1 parameter was cast to float16.",
+        "two.pt: 2 names lost the prefix of a wrapper.",
+        "two.pt: 2 parameters were cast to float16.",
+    ]
+
+
 # names that ask for another format
 
 

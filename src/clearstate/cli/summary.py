@@ -53,7 +53,7 @@ class Tally:
         self.before.update(done.before.by_role())
         self.after.update(after)
         self.notes.update(dict.fromkeys(done.after.notes))
-        self.done.extend(f"{job.path}: {what}" if several else what for what in done.done)
+        self.done.extend(f"{job.path}: {what}" if several else f"{what[:1].upper()}{what[1:]}" for what in done.done)
         for role in NAMED:
             if not after.get(role):
                 self.named.setdefault(role, []).extend(_names(job, done.before, role, several))
@@ -121,7 +121,7 @@ def _besides(tally: Tally, on: Screen, dropping: frozenset[cs.Role]) -> list[Lin
 
     lines: list[Line] = []
     for what in tally.done[:SAID]:
-        lines += wrapped(f"{what[:1].upper()}{what[1:]}.", on.width, "", "  ")
+        lines += wrapped(f"{what}.", on.width, "", "  ")
     if len(tally.done) > SAID:
         lines.append([Part(f"… {counted(len(tally.done) - SAID, 'more change')}", "faint")])
     lines += _left_out(tally, on)

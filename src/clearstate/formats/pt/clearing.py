@@ -69,12 +69,12 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
             done.append(f"plain values stand for {', '.join(names)}")
     if changes.unwrap:
         count = unwrap(main_model(file.root)[1])
-        done.append(f"{count} names lost the prefix of a wrapper")
+        done.append(f"{count} {'name' if count == 1 else 'names'} lost the prefix of a wrapper")
     if Role.SLACK in changes.drop:
         compact(file.root)
     if changes.dtype is not None:
         count = cast(file.root, changes.dtype)
-        done.append(f"{count} parameters were cast to {changes.dtype}")
+        done.append(f"{count} {'parameter was' if count == 1 else 'parameters were'} cast to {changes.dtype}")
     return done
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +18,7 @@ Windows = list[tuple[int, int]]
 
 
 def windows(size: int, count: int) -> Windows:
-    """Where Torch7's windows begin and end, along one axis.
+    """Where the windows of Torch7's maximum begin and end, along one axis. Those of its mean are PyTorch's.
 
     It computes them in single precision, so that some are wider by one element than they need to be.
 
@@ -49,28 +48,10 @@ class _AdaptivePooling(Module):
     """``w x h`` windows, as wide as they have to be."""
 
     fields: ClassVar[Fields] = plain("W H")
-    of_all: ClassVar[Callable[..., Any]]
-    """PyTorch's function for all windows."""
-    of_one: ClassVar[Callable[..., Any]]
-    """PyTorch's function for one."""
-
     def __init__(self, w: int, h: int) -> None:
         super().__init__()
         self.w = w
         self.h = h
-
-    def update_output(self, input: Tensor) -> Tensor:
-        expect(input, dims=(3, 4))
-        height, width = input.shape[-2:]
-        rows, columns = windows(height, self.h), windows(width, self.w)
-        if rows == exact(height, self.h) and columns == exact(width, self.w):
-            output: Tensor = self.of_all(input, (self.h, self.w))
-            return output
-        lines = [
-            torch.cat([self.of_one(input[..., y:yy, x:xx], (yy - y, xx - x)) for x, xx in columns], -1)
-            for y, yy in rows
-        ]
-        return torch.cat(lines, -2)
 
     def to_string(self) -> str:
         return self.typename
@@ -86,8 +67,17 @@ class SpatialAdaptiveMaxPooling(_AdaptivePooling):
     torch.Size([4, 2, 3])
     """
 
-    of_all = staticmethod(F.adaptive_max_pool2d)
-    of_one = staticmethod(F.max_pool2d)
+    def update_output(self, input: Tensor) -> Tensor:
+        expect(input, dims=(3, 4))
+        height, width = input.shape[-2:]
+        rows, columns = windows(height, self.h), windows(width, self.w)
+        if rows == exact(height, self.h) and columns == exact(width, self.w):
+            return F.adaptive_max_pool2d(input, (self.h, self.w))
+        lines = [
+            torch.cat([F.max_pool2d(input[..., y:yy, x:xx], (yy - y, xx - x)) for x, xx in columns], -1)
+            for y, yy in rows
+        ]
+        return torch.cat(lines, -2)
 
 
 class SpatialAdaptiveAveragePooling(_AdaptivePooling):
@@ -100,5 +90,6 @@ class SpatialAdaptiveAveragePooling(_AdaptivePooling):
     torch.Size([4, 2, 3])
     """
 
-    of_all = staticmethod(F.adaptive_avg_pool2d)
-    of_one = staticmethod(F.avg_pool2d)
+    def update_output(self, input: Tensor) -> Tensor:
+        expect(input, dims=(3, 4))
+        return F.adaptive_avg_pool2d(input, (self.h, self.w))

@@ -182,21 +182,19 @@ def windows(size: int, count: int) -> list[tuple[int, int]]:
     return list(zip(starts[:-1], ends[1:], strict=True))
 
 
-class AdaptivePool2d(nn.Module):
-    """Adaptive pooling of an image with Torch7's windows; ``kind`` is max or avg."""
+class WideAdaptiveMaxPool2d(nn.Module):
+    """Adaptive max pooling of an image with Torch7's windows."""
 
-    def __init__(self, kind: str, output_size: tuple[int, int]) -> None:
+    def __init__(self, output_size: tuple[int, int]) -> None:
         super().__init__()
-        self.kind = kind
         self.output_size = output_size
 
     def forward(self, x: Tensor) -> Tensor:
-        pool = F.max_pool2d if self.kind == "max" else F.avg_pool2d
         rows = windows(x.shape[-2], self.output_size[0])
         columns = windows(x.shape[-1], self.output_size[1])
         lines = []
         for top, end in rows:
             line = x[..., top:end, :]
-            parts = [pool(line[..., a:b], (end - top, b - a)) for a, b in columns]
+            parts = [F.max_pool2d(line[..., a:b], (end - top, b - a)) for a, b in columns]
             lines.append(torch.cat(parts, -1))
         return torch.cat(lines, -2)

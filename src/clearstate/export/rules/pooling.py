@@ -81,21 +81,22 @@ def volumetric_average(m: nn.VolumetricAveragePooling, x: Value, to: Any) -> Any
 
 
 @rule(nn.SpatialAdaptiveMaxPooling, becomes="nn.AdaptiveMaxPool2d")
-def adaptive_max(m: Any, x: Value, to: Any) -> Any:
-    return _adaptive(m, x, to, "nn.AdaptiveMaxPool2d", "max")
-
-
-@rule(nn.SpatialAdaptiveAveragePooling, becomes="nn.AdaptiveAvgPool2d")
-def adaptive_average(m: Any, x: Value, to: Any) -> Any:
-    return _adaptive(m, x, to, "nn.AdaptiveAvgPool2d", "avg")
-
-
-def _adaptive(m: Any, x: Value, to: Any, function: str, kind: str) -> Any:
+def adaptive_max(m: nn.SpatialAdaptiveMaxPooling, x: Value, to: Any) -> Any:
     size = (int(m.h), int(m.w))
     pairs = list(zip(x.shape[-2:], size, strict=True))
     if size == (1, 1) or all(windows(n, count) == exact(n, count) for n, count in pairs):
-        return to.layer(x, call(function, size[0] if size[0] == size[1] else size), "pool")
-    return to.layer(x, call("AdaptivePool2d", kind, size), "pool")
+        return _adaptive(m, x, to, "nn.AdaptiveMaxPool2d")
+    return to.layer(x, call("WideAdaptiveMaxPool2d", size), "pool")
+
+
+@rule(nn.SpatialAdaptiveAveragePooling, becomes="nn.AdaptiveAvgPool2d")
+def adaptive_average(m: nn.SpatialAdaptiveAveragePooling, x: Value, to: Any) -> Any:
+    return _adaptive(m, x, to, "nn.AdaptiveAvgPool2d")
+
+
+def _adaptive(m: Any, x: Value, to: Any, function: str) -> Any:
+    size = (int(m.h), int(m.w))
+    return to.layer(x, call(function, size[0] if size[0] == size[1] else size), "pool")
 
 
 @rule(nn.TemporalMaxPooling, becomes="nn.MaxPool1d")

@@ -48,6 +48,7 @@ class _AdaptivePooling(Module):
     """``w x h`` windows, as wide as they have to be."""
 
     fields: ClassVar[Fields] = plain("W H")
+
     def __init__(self, w: int, h: int) -> None:
         super().__init__()
         self.w = w

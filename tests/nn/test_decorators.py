@@ -350,14 +350,49 @@ def test_criterion_table_gives_the_loss_and_the_gradient_of_its_input_alone() ->
     input = [torch.tensor([1.0, 3.0]), torch.zeros(2)]
     assert net.forward(input) == 5
     grads = net.backward(input, torch.tensor(1.0))
-    assert grads[0].tolist() == [1, 3]
-    assert all(not g.any() for g in grads[1:])
+    assert [g.tolist() for g in grads] == [[1, 3]]
     target = torch.zeros(2, requires_grad=True)
     leaf = input[0].clone().requires_grad_()
     net([leaf, target]).backward()
     assert leaf.grad is not None
     assert leaf.grad.tolist() == [1, 3]
     assert target.grad is None or not target.grad.any()
+
+
+@pytest.mark.parametrize("grad", [None, 0.5, torch.tensor([7.0]), []], ids=["none", "number", "tensor", "table"])
+def test_the_gradient_of_a_criterion_table_is_that_of_its_loss_whatever_comes_from_behind(grad: Any) -> None:
+    net, input = nn.CriterionTable(nn.MSECriterion()), [torch.tensor([1.0, 3.0]), torch.zeros(2)]
+    net.forward(input)
+    assert [g.tolist() for g in net.backward(input, grad)] == [[1, 3]]
+    if not isinstance(grad, list):
+        outer = nn.Sequential().add(net)
+        outer.forward(input)
+        assert outer.backward(input, grad)[0].tolist() == [1, 3]
+    leaf = input[0].clone().requires_grad_()
+    (0.5 * net([leaf, input[1]])).backward()
+    assert leaf.grad is not None
+    assert leaf.grad.tolist() == [0.5, 1.5]
+
+
+def test_a_criterion_table_takes_the_input_alone_where_the_criterion_has_no_target() -> None:
+    net, input = nn.CriterionTable(nn.L1Cost()), [torch.tensor([1.0, -3.0])]
+    assert net.forward(input) == 4
+    assert net.backward(input)[0].tolist() == [1, -1]
+    with pytest.raises(ValueError, match="expected a table of 2, got a table of 3"):
+        net.forward(input * 3)
+    with pytest.raises(TypeError, match="expected a table of 2, got a tensor of 2"):
+        net.forward(input[0])
+
+
+def test_a_criterion_table_in_a_file_holds_the_very_gradient_that_torch7_fills() -> None:
+    net, input = nn.CriterionTable(nn.MSECriterion()), [torch.ones(3), torch.zeros(3)]
+    for step in (lambda: None, lambda: net.forward(input), lambda: net.backward(input), net.clear_state):
+        step()
+        for graph in (to_graph(net), to_graph(to_live(to_graph(net)))):
+            assert len(graph["gradInput"]) == 1
+            assert graph["gradInput"][1] is graph["criterion"]["gradInput"]
+    outer = to_graph(nn.CriterionTable(nn.ModuleCriterion(nn.MSECriterion())))
+    assert (len(outer["gradInput"]), "gradInput" in outer["criterion"]) == (0, False)
 
 
 def test_a_net_that_ends_in_its_loss_trains_without_a_gradient_given() -> None:

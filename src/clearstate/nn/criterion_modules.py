@@ -8,16 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..formats import t7
 from .checks import expect_table
 from .fields import plain
 from .module import Criterion, Module
-from .ownership import mapped
+from .ownership import Kept, mapped
+from .tape import Slice, Tape, calls
 
 
 class CriterionTable(Module):
-    """A criterion as a module of a net: ``[input, target]`` in, the loss out.
+    """A criterion as a module of a net: ``[input, target]`` in, the loss out; of one without a target, ``[input]``.
 
-    Only the input gets a gradient; the target's is zero. Follows Torch7's ``nn/CriterionTable.lua``.
+    In the protocol ``grad_input`` has the input's gradient only, and that of the loss itself, whatever ``grad_output``
+    is. Follows Torch7's ``nn/CriterionTable.lua``.
 
     >>> import clearstate.nn as nn
     >>> class Difference(nn.Criterion):
@@ -27,7 +30,7 @@ class CriterionTable(Module):
     >>> net([torch.ones(2), torch.zeros(2)]), net.forward([torch.ones(2), torch.zeros(2)])
     (tensor(2.), 2.0)
     >>> net.backward([torch.ones(2), torch.zeros(2)])
-    [tensor([1., 1.]), tensor([0., 0.])]
+    [tensor([1., 1.])]
     """
 
     fields = plain("criterion")
@@ -39,12 +42,41 @@ class CriterionTable(Module):
         self.criterion = criterion
 
     def update_output(self, input: Any) -> Any:
-        expect_table(input, 2)
-        prediction, target = input
-        return self.criterion(prediction, mapped(target, Tensor.detach))
+        expect_table(input, 1 if isinstance(input, list | tuple) and len(input) == 1 else 2)
+        prediction, *target = input
+        loss = self.criterion(prediction, *(mapped(t, Tensor.detach) for t in target))
+        in_protocol = not torch.compiler.is_compiling() and type(calls.way) is Tape
+        return _Last.apply(loss) if in_protocol and isinstance(loss, Tensor) else loss  # type: ignore[no-untyped-call]
 
     def as_output(self, result: Any) -> Any:
         return self.criterion.as_output(result)
+
+    def _back(self, grad_output: Kept, scale: float, *, inputs: bool, parameters: bool) -> Any:
+        part: Slice | None = self.__dict__.get("_tape")
+        result = part.entries[0].result if part is not None and part.entries else None
+        ones = torch.ones_like(result) if isinstance(result, Tensor) else None
+        return super()._back(ones, scale, inputs=inputs, parameters=parameters)
+
+    def _keep_grad_input(self, grads: Kept) -> None:
+        super()._keep_grad_input(grads[:1])
+
+    def to_object(self, obj: Any, writing: Any) -> None:
+        super().to_object(obj, writing)
+        inner = obj.get("criterion")
+        grad = inner.get("gradInput") if isinstance(inner, t7.Object) else None
+        obj.state["gradInput"] = t7.Table.of([] if grad is None else [grad])  # Torch7's backward fills that very tensor
+
+
+class _Last(torch.autograd.Function):
+    """A loss that nothing comes after: its gradient is 1."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor) -> Tensor:
+        return loss.view_as(loss)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Tensor:
+        return torch.ones_like(grads[0])
 
 
 class ModuleCriterion(Criterion):

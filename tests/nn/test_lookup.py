@@ -84,6 +84,16 @@ def test_kmeans_moves_centres_to_the_mean_of_their_samples() -> None:
     assert layer.cluster_sample_count.tolist() == [2, 2, 0]
 
 
+def test_kmeans_needs_no_gradient_to_go_back() -> None:
+    layer, x = nn.Kmeans(2, 1), torch.tensor([[1.0], [9.0], [11.0]])
+    layer.weight.data.copy_(torch.tensor([[0.0], [20.0]]))
+    layer.forward(x)
+    assert layer.backward(x).eq(0).all()
+    torch.testing.assert_close(layer.weight.grad, torch.tensor([[0 - 5.0], [20 - 11.0]]))
+    with pytest.raises(RuntimeError, match="backward before forward"):
+        layer.clear_state().backward(x)
+
+
 def test_kmeans_starts_from_samples_far_apart() -> None:
     x = torch.cat([torch.zeros(50, 1), torch.full((1, 1), 100.0), torch.full((1, 1), -100.0)])
     layer = nn.Kmeans(3, 1)

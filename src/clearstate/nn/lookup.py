@@ -13,6 +13,7 @@ from torch.nn import Parameter
 from .checks import expect
 from .fields import plain
 from .module import Module
+from .ownership import Kept
 from .tape import Tape, calls
 
 
@@ -235,3 +236,8 @@ class Kmeans(Module):
         if not torch.compiler.is_compiling() and type(calls.way) is Tape:
             self.keep("loss", score.sum().item())
         return output
+
+    def _back(self, grad_output: Kept, scale: float, *, inputs: bool, parameters: bool) -> Any:
+        if grad_output is None:
+            grad_output = torch.zeros_like(self.output)
+        return super()._back(grad_output, scale, inputs=inputs, parameters=parameters)

@@ -38,6 +38,24 @@ def test_smooth_l1_is_quadratic_near_and_linear_far(average: bool) -> None:
     assert grad.tolist() == pytest.approx([0, 0.5 / n, 1 / n, -1 / n, 1 / n])
 
 
+@pytest.mark.parametrize(
+    "criterion",
+    [
+        nn.AbsCriterion(),
+        nn.MSECriterion(),
+        nn.WeightedMSECriterion(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
+        nn.SmoothL1Criterion(),
+        nn.MarginCriterion(),
+        nn.SoftMarginCriterion(),
+    ],
+    ids=lambda c: c.typename,
+)
+def test_a_target_of_another_shape_is_taken_element_by_element_however_it_lies_in_memory(criterion: Any) -> None:
+    x, target = torch.linspace(-2, 2, 6), torch.tensor([[1.0, -1.0, 1.0], [1.0, -1.0, -1.0]]).t()
+    lined = target.contiguous().flatten()
+    assert both(criterion, x, target)[0] == both(criterion, x, lined)[0]
+
+
 def test_the_absolute_difference_has_torch7s_gradient_where_it_is_zero() -> None:
     assert both(nn.AbsCriterion(False), torch.tensor([1.0, 2.0, 0.0]), torch.ones(3))[1].tolist() == [1, 1, -1]
 
@@ -347,3 +365,16 @@ def test_a_trainer_in_a_file_is_read_with_its_net_and_written_back() -> None:
     assert read.hook_example is None
     state = to_graph(read).state
     assert {"learningRate", "shuffleIndices", "verbose", "criterion", "module", "hookExample"} <= set(state)
+
+
+def test_a_trainer_of_before_torch7_had_all_its_settings_is_read_and_trains_as_lua_would() -> None:
+    graph = to_graph(nn.StochasticGradient(nn.Linear(2, 1), nn.MSECriterion()))
+    for name in ("verbose", "shuffleIndices"):
+        del graph.state[name]
+    read = to_live(graph)
+    assert str(read) == "nn.StochasticGradient"
+    assert set(to_graph(read).state) == set(graph.state)
+    log, data = Log(), [(torch.full((2,), float(i)), torch.zeros(1)) for i in range(5)]
+    read.max_iteration, read.hook_example = 1, lambda _, example: log.examples.append(example)
+    read.train(data)
+    assert log.examples == data

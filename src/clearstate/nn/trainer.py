@@ -57,6 +57,8 @@ class StochasticGradient:
     def from_object(cls, made: StochasticGradient, obj: Any, reading: Any) -> None:
         """Fills a trainer from an object of a file. Its hooks are Lua functions: they are written back, never run."""
         made.extra = {}
+        for field in cls.fields.values():
+            setattr(made, field.attribute, None)  # as in Lua, what the class had not yet when the file was written
         for name, raw in obj.state.items():
             if name in cls.fields:
                 setattr(made, cls.fields[name].attribute, reading.value(raw))
@@ -66,9 +68,14 @@ class StochasticGradient:
     def to_object(self, obj: Any, writing: Any) -> None:
         """Fills an object of a file from this trainer."""
         for name, field in self.fields.items():
-            obj.state[name] = writing.value(getattr(self, field.attribute))
+            value = getattr(self, field.attribute)
+            if value is not None:
+                obj.state[name] = writing.value(value)
         for name, raw in self.extra.items():
             obj.state[name] = writing.value(raw)
+
+    def __repr__(self) -> str:
+        return self.typename
 
     def train(self, dataset: Sequence[Any]) -> None:
         """Trains until ``max_iteration`` passes are done.

@@ -81,6 +81,8 @@ def test_gated_linear_unit_multiplies_one_half_with_the_sigmoid_of_the_other() -
     assert torch.equal(nn.GatedLinearUnit()(x[..., :4]), nn.GatedLinearUnit(2)(x[..., :4]))
     with pytest.raises(ValueError, match="even, got a tensor of 3x4x5"):
         nn.GatedLinearUnit(2)(x)
+    with pytest.raises(ValueError, match="got a tensor without dimensions"):
+        nn.GatedLinearUnit()(x[0, 0, 0])
 
 
 def test_gated_linear_unit_counts_dimensions_from_1_in_files() -> None:

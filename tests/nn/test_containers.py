@@ -145,6 +145,12 @@ def test_depth_concat_centres_smaller_outputs_among_zeros(sizes: list[tuple[int,
     assert torch.equal(net.backward(x, torch.ones_like(due)), counted)
 
 
+@pytest.mark.parametrize("kind", [nn.Concat, nn.DepthConcat])
+def test_what_joins_tensors_says_so_where_a_module_gives_a_table(kind: type[nn.Concat]) -> None:
+    with pytest.raises(TypeError, match="expected a tensor, got a table of 2"):
+        kind(0).add(nn.Identity())([torch.ones(2), torch.ones(2)])
+
+
 def test_concat_adds_up_the_gradients_of_a_table_it_gives_to_each_module() -> None:
     net = nn.Concat(0).add(nn.SelectTable(0)).add(nn.CAddTable())
     a, b = torch.ones(2), torch.ones(2)

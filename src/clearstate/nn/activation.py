@@ -16,7 +16,7 @@ from torch.nn import Parameter
 from .checks import expect
 from .fields import index, plain
 from .of_tensor import _OfTensor
-from .tape import recording
+from .tape import describe, recording
 
 
 class Abs(_OfTensor):
@@ -403,8 +403,7 @@ class GatedLinearUnit(_OfTensor):
         expect(input)
         dim = -1 if self.dim is None else self.dim
         if not -input.dim() <= dim < input.dim() or input.shape[dim] % 2:
-            shape = "x".join(map(str, input.shape))
-            raise ValueError(f"expected a tensor whose dimension {dim} is even, got a tensor of {shape}")
+            raise ValueError(f"expected a tensor whose dimension {dim} is even, got {describe(input)}")
         return F.glu(input, dim)
 
 

@@ -71,6 +71,7 @@ class DepthConcat(Concat):
     def join(self, outputs: list[Tensor]) -> Tensor:
         if not outputs:
             raise ValueError(f"{self.typename} has no modules")
+        expect(outputs[0])
         for output in outputs:
             expect(output, dims=(outputs[0].dim(),))
         along = dimension_of(outputs[0], self.dimension, None)

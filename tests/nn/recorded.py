@@ -31,7 +31,6 @@ INDEX_TARGETS = frozenset(
         "ClassSimplexCriterion",
         "CrossEntropyCriterion",
         "MultiCriterion",
-        "MultiLabelMarginCriterion",
         "MultiMarginCriterion",
         "ParallelCriterion",
         "SpatialClassNLLCriterion",
@@ -98,7 +97,9 @@ def read(name: str, *, draws: bool = True) -> Recorded:
             input = (
                 [mapped(part, from_zero) if i in which else part for i, part in enumerate(input)] if which else input
             )
-    if short in INDEX_TARGETS:
+    if short == "MultiLabelMarginCriterion":
+        target = target - 1  # 0, which ends the classes, is -1
+    elif short in INDEX_TARGETS:
         target = mapped(target, from_zero) if not isinstance(target, int) else target - 1
     for inner in module.modules():
         if draws and isinstance(inner, Stateful) and hasattr(inner, "draw"):

@@ -191,6 +191,21 @@ def test_sparse_linear_computes_no_grad_input_unless_told_to() -> None:
     assert net[0].grad_input == []
 
 
+@pytest.mark.parametrize("unused", [-1, 10])
+def test_pairs_whose_value_is_zero_fill_up_a_batch_whatever_their_index(unused: int) -> None:
+    layer, grad = nn.SparseLinear(10, 2, True).double(), doubles(2, 2)
+    filled = torch.stack([SAMPLES[0], torch.tensor([[3, 1.5], [unused, 0]], dtype=torch.float64)])
+    full = as_matrix([SAMPLES[0], filled[1, :1]], 10)
+    torch.testing.assert_close(layer.forward(filled), (full @ layer.weight.t() + layer.bias).detach())
+    assert layer.backward(filled, grad).shape == (2, 10, 2)
+    torch.testing.assert_close(layer.weight.grad, grad.t() @ full)
+    torch.testing.assert_close(layer(list(filled)), layer(filled))
+
+
+def test_sparse_linear_of_no_samples_gives_no_rows() -> None:
+    assert nn.SparseLinear(10, 2)([]).shape == (0, 2)
+
+
 def test_sparse_linear_goes_to_files_ready_for_training() -> None:
     state = to_graph(nn.SparseLinear(10, 2)).state
     assert (state["sparseUpdate"], state["doGradInput"], state["weightDecay"]) == (0, False, 0)

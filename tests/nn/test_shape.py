@@ -184,6 +184,28 @@ def test_one_hot_takes_numbers_and_tensors_of_any_shape() -> None:
         layer(torch.tensor([3]))
 
 
+def test_one_hot_names_what_is_no_index() -> None:
+    with pytest.raises(TypeError, match="expected a tensor, got a table of 2"):
+        nn.OneHot(3)([0, 1])
+
+
+def test_the_gradient_of_indices_has_the_modules_type_as_in_torch7() -> None:
+    layer, indices = nn.OneHot(3).double(), torch.tensor([0, 2])
+    layer.forward(indices)
+    assert layer.backward(indices, torch.zeros(2, 3)).dtype is torch.float64
+    pick, values = nn.Index(0), torch.rand(4, 2).double()
+    pick.forward([values, indices])
+    assert [g.dtype for g in pick.backward([values, indices], torch.ones(2, 2))] == [torch.float64] * 2
+
+
+def test_one_hot_of_a_number_goes_to_a_file_with_a_tensor_that_torch7_resizes() -> None:
+    layer = nn.OneHot(3)
+    layer.forward(1)
+    layer.backward(1, torch.zeros(3))
+    kept = to_graph(layer).state["gradInput"]
+    assert (kept.typename, kept.size) == ("torch.FloatTensor", ())
+
+
 def test_a_reduction_over_a_batch_counts_dimensions_of_one_input() -> None:
     x = numbers(2, 3, 4)
     assert torch.equal(nn.Sum(0, 2)(x), x.sum(1))

@@ -247,7 +247,7 @@ class BCECriterion(_Weighted):
 
     def update_output(self, input: Tensor, target: Tensor) -> Tensor:
         expect_alike(input, target)
-        due = target.view_as(input)
+        due = target.reshape_as(input)
         losses = -((input + 1e-12).log() * due + (1 - input + 1e-12).log() * (1 - due))
         return self.reduced(losses if self.weights is None else losses * self.weights)
 
@@ -274,5 +274,5 @@ class MultiLabelSoftMarginCriterion(_Weighted):
 
     def update_output(self, input: Tensor, target: Tensor) -> Tensor:
         expect_alike(input, target)
-        due = target.view_as(input).to(input.dtype)
+        due = target.reshape_as(input).to(input.dtype)
         return F.binary_cross_entropy_with_logits(input, due, self.weights, reduction=self.reduction)

@@ -60,7 +60,7 @@ class AbsCriterion(_Averaged):
 
     def update_output(self, input: Tensor, target: Tensor) -> Tensor:
         expect_alike(input, target)
-        difference = input - target.view_as(input)
+        difference = input - target.reshape_as(input)
         return self.reduced(torch.where(difference >= 0, difference, -difference))
 
 
@@ -77,7 +77,7 @@ class MSECriterion(_Averaged):
 
     def update_output(self, input: Tensor, target: Any) -> Tensor:
         expect_alike(input, target)
-        return F.mse_loss(input, target.view_as(input), reduction=self.reduction)
+        return F.mse_loss(input, target.reshape_as(input), reduction=self.reduction)
 
 
 class WeightedMSECriterion(MSECriterion):
@@ -103,7 +103,7 @@ class WeightedMSECriterion(MSECriterion):
                 f"the weight is {describe(self.weight)}, not that of the input or of one sample: {describe(input)}"
             )
         shape = input.shape if self.weight.numel() == input.numel() else input.shape[1:]
-        return super().update_output(input, target.view_as(input) * self.weight.view(shape))
+        return super().update_output(input, target.reshape_as(input) * self.weight.view(shape))
 
 
 class SpatialAutoCropMSECriterion(MSECriterion):
@@ -143,7 +143,7 @@ class SmoothL1Criterion(_Averaged):
 
     def update_output(self, input: Tensor, target: Tensor) -> Tensor:
         expect_alike(input, target)
-        return F.smooth_l1_loss(input, target.view_as(input), reduction=self.reduction)
+        return F.smooth_l1_loss(input, target.reshape_as(input), reduction=self.reduction)
 
 
 class L1Cost(Criterion):

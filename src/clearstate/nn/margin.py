@@ -34,7 +34,7 @@ class MarginCriterion(_Averaged):
 
     def update_output(self, input: Tensor, target: Tensor) -> Tensor:
         expect_alike(input, target)
-        return self.reduced(F.relu(self.margin - input * target.view_as(input)))
+        return self.reduced(F.relu(self.margin - input * target.reshape_as(input)))
 
 
 class SoftMarginCriterion(_Averaged):
@@ -46,7 +46,7 @@ class SoftMarginCriterion(_Averaged):
 
     def update_output(self, input: Tensor, target: Tensor) -> Tensor:
         expect_alike(input, target)
-        return self.reduced(-F.logsigmoid(input * target.view_as(input)))
+        return self.reduced(-F.logsigmoid(input * target.reshape_as(input)))
 
 
 class MultiMarginCriterion(_Weighted):
@@ -143,7 +143,7 @@ class HingeEmbeddingCriterion(_Averaged):
         expect(input)
         if isinstance(target, Tensor) and target.numel() != 1:
             expect_alike(input, target)
-            target = target.view_as(input)
+            target = target.reshape_as(input)
         return self.reduced(_hinged(input, self.margin, target))
 
 
@@ -217,7 +217,7 @@ class MarginRankingCriterion(_Averaged):
             short: Tensor = self.margin - target * (first.reshape(-1)[0] - second.reshape(-1)[0])
             return short.clamp(min=0)
         expect_alike(first, target)
-        loss = (self.margin - target.view_as(first) * (first - second)).clamp(min=0).sum()
+        loss = (self.margin - target.reshape_as(first) * (first - second)).clamp(min=0).sum()
         return loss / len(target) if self.size_average else loss
 
 

@@ -382,6 +382,9 @@ class Index(Module):
         expect(indices, dims=(1,))
         return values.index_select(dim, due_indices(indices, values.shape[dim]))
 
+    def _keep_grad_input(self, grads: Any) -> None:
+        super()._keep_grad_input([grads[0], grads[1].to(grads[0].dtype)])
+
 
 class MaskedSelect(Module):
     """The elements where a mask is not 0, as a vector: the input is a table of the tensor and of the mask.
@@ -421,10 +424,16 @@ class OneHot(Module):
 
     def update_output(self, input: Tensor | int) -> Tensor:
         kind: Tensor = self.output
-        indices = input if isinstance(input, Tensor) else torch.tensor(input, device=kind.device)
+        indices: Any = torch.tensor(input, device=kind.device) if isinstance(input, int | float) else input
+        expect(indices)
         indices = due_indices(indices, self.output_size).unsqueeze(-1)
         zeros = torch.zeros(*indices.shape[:-1], self.output_size, dtype=kind.dtype, device=indices.device)
         return zeros.scatter(-1, indices, 1)
 
     def _keep_grad_input(self, grads: Any) -> None:
-        super()._keep_grad_input(grads if isinstance(grads, Tensor) else 0)
+        super()._keep_grad_input(grads.to(self.output.dtype) if isinstance(grads, Tensor) else 0)
+
+    def to_object(self, obj: Any, writing: Any) -> None:
+        super().to_object(obj, writing)
+        if isinstance(self.grad_input, int | float):  # Torch7 returns this and keeps its tensor
+            obj.state["gradInput"] = writing.tensor(self.output[:0])

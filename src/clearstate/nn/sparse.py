@@ -81,10 +81,10 @@ class SparseLinear(_Sparse):
     """A linear layer for inputs that are mostly zero, given as pairs of index and value.
 
     Shapes: a table of ``nnz x 2`` tensors (the first column are indices from 0, the second values), one a sample, in,
-    ``batch x n_output`` out; one such tensor alone in, ``n_output`` out; or ``batch x nnz x 2`` in. ``weight`` is
-    ``n_output x n_input``. ``weight_decay`` times the weight is added to its gradient. With ``do_grad_input``, the
-    protocol's ``grad_input`` has a pair for every feature of a sample; without, it is an empty table. Follows Torch7's
-    ``nn/SparseLinear.lua``.
+    ``batch x n_output`` out; one such tensor alone in, ``n_output`` out; or ``batch x nnz x 2`` in. Where a value is 0
+    the index may be any: such pairs fill up the samples of a batch. ``weight`` is ``n_output x n_input``.
+    ``weight_decay`` times the weight is added to its gradient. With ``do_grad_input``, the protocol's ``grad_input``
+    has a pair for every feature of a sample; without, it is an empty table. Follows Torch7's ``nn/SparseLinear.lua``.
 
     >>> layer = SparseLinear(10, 2)
     >>> x = torch.tensor([[0, 0.5], [9, 2.0]])
@@ -114,11 +114,12 @@ class SparseLinear(_Sparse):
             for sample in samples:
                 expect(sample, dims=(2,), size={-1: 2})
         pairs = torch.cat(list(samples)) if len(samples) else self.weight.new_zeros(0, 2)
-        counts = torch.tensor([len(sample) for sample in samples], device=pairs.device)
-        features = pairs[:, 0].long()
+        counts = torch.tensor([len(sample) for sample in samples], dtype=torch.long, device=pairs.device)
+        features, values = pairs[:, 0].long(), pairs[:, 1]
+        features = torch.where(values == 0, features.clamp(0, self.weight.shape[1] - 1), features)
         _expect_features(features, self.weight.shape[1])
         weight = self._decayed_weight()
-        output = _summed(weight.t(), features, pairs[:, 1], counts) + self.bias
+        output = _summed(weight.t(), features, values, counts) + self.bias
         return self._noted(output[0] if samples is not input else output)
 
     def _dense(self, grad_output: Tensor, grads: Any) -> Any:

@@ -123,6 +123,6 @@ def criterion_table(m: Any, table: Any, to: Any) -> Any:
     made, state = loss_call(m.criterion)
     due = "{1}.long()" if loss_of(m.criterion).classes and target.tensor.dtype is not torch.long else "{1}"
     if not loss_of(m.criterion).classes and target.shape != input.shape:
-        due = "{1}.view_as({0})"
+        due = "{1}.reshape_as({0})"
     loss = to.layer(input, made, "loss", target, code=f"{{layer}}({{0}}, {due})", **state)
     return to.code("{0}.reshape(1)", loss) if isinstance(m, nn.ModuleFromCriterion) else loss

@@ -133,7 +133,7 @@ def index(m: nn.Index, table: Any, to: Any) -> Any:
 @rule(nn.MaskedSelect, becomes="x.masked_select")
 def masked_select(m: nn.MaskedSelect, table: Any, to: Any) -> Any:
     values, mask = table
-    which = mask if mask.shape == values.shape else to.code("{0}.view_as({1})", mask, values)
+    which = mask if mask.shape == values.shape else to.code("{0}.reshape_as({1})", mask, values)
     if which.tensor.dtype is not torch.bool:
         which = to.code("{0} != 0", which)
     return to.code("{0}.masked_select({1})", values, which)

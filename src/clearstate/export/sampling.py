@@ -38,9 +38,10 @@ class _Features:
         self.rows = rows
         self.guessed = guessed
 
-    def size(self, side: int) -> tuple[int, ...]:
+    def size(self, side: int, batch: bool) -> tuple[int, ...]:
         inner = (min(side, 16) if self.axes == 3 else side,) * self.axes
-        return (BATCH, *inner, self.planes) if self.last else (BATCH, self.planes, *inner)
+        one = (*inner, self.planes) if self.last else (self.planes, *inner)
+        return (BATCH, *one) if batch else one
 
 
 def _wanted(module: torch.nn.Module) -> Any:
@@ -144,13 +145,14 @@ def _of_graph(net: nn.gModule) -> Any:
     return None if None in parts else parts
 
 
-def _made(wanted: Any, side: int, dtype: torch.dtype) -> Any:
+def _made(wanted: Any, side: int, dtype: torch.dtype, batch: bool) -> Any:
     if isinstance(wanted, list):
-        return [_made(part, side, dtype) for part in wanted]
+        return [_made(part, side, dtype, batch) for part in wanted]
     generator = torch.Generator().manual_seed(side)
+    size = wanted.size(side, batch)
     if wanted.rows:
-        return torch.randint(wanted.rows, wanted.size(side), generator=generator)
-    return torch.randn(wanted.size(side), generator=generator, dtype=torch.float64).to(dtype)
+        return torch.randint(wanted.rows, size, generator=generator)
+    return torch.randn(size, generator=generator, dtype=torch.float64).to(dtype)
 
 
 def _axes(wanted: Any) -> int:
@@ -159,6 +161,8 @@ def _axes(wanted: Any) -> int:
 
 def made_for(model: torch.nn.Module) -> Any:
     """A sample that goes through a net, a batch of two; `None` where its form cannot be worked out.
+
+    A net with a layer that takes no batches (its class says ``takes_batches = False``) gets a single one.
 
     >>> made_for(nn.Sequential().add(nn.Linear(3, 4))).shape
     torch.Size([2, 3])
@@ -171,14 +175,15 @@ def made_for(model: torch.nn.Module) -> Any:
         return None
     held = (t.dtype for t in (*model.parameters(), *model.buffers()) if t.is_floating_point())
     dtype = next(held, torch.get_default_dtype())
+    batch = all(getattr(module, "takes_batches", True) for module in model.modules())
     for side in _sides(_axes(wanted)):
-        sample = _made(wanted, side, dtype)
+        sample = _made(wanted, side, dtype, batch)
         try:
             with torch.no_grad():
                 output = model(sample)
         except (ValueError, RuntimeError, TypeError, IndexError):
             continue
-        if all(t.dim() and t.shape[0] == BATCH for t in tensors(output)):
+        if not batch or all(t.dim() and t.shape[0] == BATCH for t in tensors(output)):
             return sample
     return None
 

@@ -56,6 +56,9 @@ class Fresh(NamedTuple):
     otherwise: Fresh | None = None
     """What it leaves where not; ``None`` for nothing."""
 
+    dims: int = 1
+    """How many dimensions the tensor of one element has."""
+
 
 Transient = dict[str, Fresh]
 
@@ -69,15 +72,16 @@ def absent(names: str) -> Transient:
     return dict.fromkeys(names.split(), Fresh(Left.ABSENT))
 
 
-def tensor(names: str, typename: str | None = None, number: float | None = None) -> Transient:
+def tensor(names: str, typename: str | None = None, number: float | None = None, dims: int = 1) -> Transient:
     """An empty tensor each: of the module's type, or of ``typename`` whatever that is (``torch.LongTensor()``).
 
-    With ``number``, a tensor of this one element: C code that writes there does not resize it.
+    With ``number``, a tensor of this one element, in ``dims`` dimensions: code that looks or writes there does not
+    resize it.
 
     >>> tensor("indices", "torch.LongTensor")["indices"].left.value
     'an empty tensor'
     """
-    return dict.fromkeys(names.split(), Fresh(Left.TENSOR, typename, number))
+    return dict.fromkeys(names.split(), Fresh(Left.TENSOR, typename, number, dims=dims))
 
 
 def table(names: str) -> Transient:
@@ -211,7 +215,7 @@ BASES = ("nn.Module", "nn.Criterion")
 _own: dict[str, ClassEntry] = {}
 _added: dict[str, list[ClassEntry]] = {}
 _resolved: dict[str, ClassEntry] = {}
-_ROOMS = ("nn", "criterions", "nngraph", "cudnn", "cunn", "inn", "dpnn", "rnn", "w2nn", "fast_neural_style")
+_ROOMS = ("nn", "criterions", "nngraph", "cudnn", "cunn", "inn", "dpnn", "rnn", "w2nn", "fast_neural_style", "nnx")
 _loaded = False
 
 

@@ -106,7 +106,7 @@ def fresh_value(place: Place) -> Value:
     left, detail, number = fresh[:3]
     owner, old = place.owner, place.table.get(place.key)
     if left is Left.TENSOR:
-        return _tensor(_tensor_class(detail, old, owner), number)
+        return _tensor(_tensor_class(detail, old, owner), number, fresh.dims)
     if left is Left.TABLE:
         return Table()
     if left is Left.TENSORS:
@@ -129,8 +129,8 @@ def fresh_value(place: Place) -> Value:
     return None
 
 
-def _tensor(typename: str, number: float | None) -> Tensor:
-    return Tensor(typename) if number is None else Tensor.of([number], typename)
+def _tensor(typename: str, number: float | None, dims: int = 1) -> Tensor:
+    return Tensor(typename) if number is None else Tensor.of(np.full((1,) * dims, number), typename)
 
 
 def _zeros(old: Tensor) -> Tensor:

@@ -29,6 +29,10 @@ PACKS: dict[str, str] = {
         "inn.SpatialPyramidPooling inn.SpatialStochasticPooling"
     ),
     "nce": "nn.NCECriterion nn.NCEModule",
+    "nnx": (
+        "nn.Minus nn.MultiSoftMax nn.SaturatedLU nn.SpatialClassifier nn.SpatialDownSampling nn.SpatialLinear "
+        "nn.SpatialNormalization nn.SpatialPadding nn.SpatialUpSampling"
+    ),
     "perceptual": "nn.ContentLoss nn.PerceptualCriterion nn.StyleLoss",
     "reinforce": (
         "nn.BinaryClassReward nn.Reinforce nn.ReinforceBernoulli nn.ReinforceCategorical nn.ReinforceGamma "

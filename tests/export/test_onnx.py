@@ -14,7 +14,7 @@ from torch import Tensor
 import clearstate as cs
 import clearstate.nn as nn
 from clearstate.nn.ownership import tensors
-from clearstate.nn.packs import cudnn_rnn, rnn
+from clearstate.nn.packs import cudnn_rnn, nnx, rnn
 from tests.export.test_source import cell
 
 
@@ -46,6 +46,23 @@ def test_sequences_take_any_batch_in_their_second_dimension(tmp_path: Path) -> N
     net = nn.Sequential(words, cudnn_rnn.LSTM(4, 3, 1), nn.Select(0, -1), nn.Linear(3, 2)).evaluate()
     cs.to_onnx(net, tmp_path / "net.onnx", torch.randint(20, (5, 2)))
     x = torch.randint(20, (5, 7))
+    assert_same(run(tmp_path / "net.onnx", x), net(x))
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_sums_of_windows_stay_sums(tmp_path: Path, padding: int) -> None:
+    pool: Any = nn.SpatialAveragePooling(4, 3, 2, 2, padding, padding)
+    pool.divide = False
+    for net, x in ((nn.SpatialSubSampling(2, 4, 3, 2, 2), torch.randn(2, 2, 9, 8)), (pool, torch.randn(2, 9, 8))):
+        cs.to_onnx(net, tmp_path / "net.onnx", x)
+        assert_same(run(tmp_path / "net.onnx", x), net(x))
+
+
+def test_a_net_that_takes_one_image_only_keeps_that_form(tmp_path: Path) -> None:
+    classifier = nnx.SpatialClassifier(nn.Linear(4, 2))
+    net = nn.Sequential(nnx.SpatialNormalization(1, torch.ones(5, 5)), nn.SpatialConvolution(1, 4, 5, 5), classifier)
+    cs.to_onnx(net, tmp_path / "net.onnx")
+    x = torch.randn(1, 32, 32)
     assert_same(run(tmp_path / "net.onnx", x), net(x))
 
 

@@ -188,15 +188,15 @@ def test_casting_takes_both_kernels_along() -> None:
     assert {k.typename for k in written["kernel"].array()} == {DOUBLE}
 
 
-BORDERS: list[Any] = [(1, 2, 3, 0), (-1, 2, 0, -2), (0, -2, -1, 1), (2,)]
+BORDERS = [(1, 2, 3, 0), (-1, 2, 0, -2), (0, -2, -1, 1)]
 
 
 @pytest.mark.parametrize("borders", BORDERS)
 @pytest.mark.parametrize("dims", [(1, 2), (2, 3), (0, 2)])
 def test_padding_sets_the_image_into_a_larger_one_or_cuts_it(borders: Any, dims: Any) -> None:
     x = random(4, 5, 6, 3)
-    layer = nnx.SpatialPadding(*borders, y_dim=dims[0], x_dim=dims[1], val=7)
-    left, right, top, bottom = borders if len(borders) == 4 else borders * 4
+    left, right, top, bottom = borders
+    layer = nnx.SpatialPadding(left, right, top, bottom, y_dim=dims[0], x_dim=dims[1], val=7)
     size = list(x.shape)
     size[dims[0]] += top + bottom
     size[dims[1]] += left + right
@@ -212,6 +212,10 @@ def test_padding_sets_the_image_into_a_larger_one_or_cuts_it(borders: Any, dims:
     check_io(layer, x)
     stock = cs.to_stock(layer, x)
     assert torch.equal(stock(x), layer(x))
+
+
+def test_padding_of_one_border_has_it_on_all_sides() -> None:
+    assert torch.equal(nnx.SpatialPadding(2)(torch.ones(1, 3, 4)), nnx.SpatialPadding(2, 2, 2, 2)(torch.ones(1, 3, 4)))
 
 
 def test_padding_that_cuts_everything_is_refused() -> None:

@@ -25,7 +25,8 @@ class SubSample2d(nn.Module):
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.avg_pool2d(x, self.kernel_size, self.stride, divisor_override=1)
+        x = F.avg_pool2d(x, self.kernel_size, self.stride)
+        x = x * math.prod(self.kernel_size)
         return x * self.weight[:, None, None] + self.bias[:, None, None]
 
 

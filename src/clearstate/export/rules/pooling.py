@@ -60,7 +60,6 @@ def unpooling(m: Any, x: Value, to: Any) -> Any:
 @rule(nn.SpatialAveragePooling, becomes="nn.AvgPool2d")
 def average(m: nn.SpatialAveragePooling, x: Value, to: Any) -> Any:
     kernel, padded = sizes(m, "k"), m.any_is_not("pad_", 0)
-    whole = not m.ceil_mode and (m.count_include_pad or not padded)
     made = call(
         "nn.AvgPool2d",
         kernel,
@@ -68,10 +67,9 @@ def average(m: nn.SpatialAveragePooling, x: Value, to: Any) -> Any:
         padding=unless(0, sizes(m, "pad_")),
         ceil_mode=True if m.ceil_mode else None,
         count_include_pad=None if m.count_include_pad or not (padded or m.ceil_mode) else False,
-        divisor_override=1 if whole and not m.divide else None,
     )
     mean = to.layer(x, _ceil(m, made, math.nan), "pool")
-    return mean if m.divide or whole else to.code(f"{{0}} * {math.prod(m.sizes('k'))}", mean)
+    return mean if m.divide else to.code(f"{{0}} * {math.prod(m.sizes('k'))}", mean)
 
 
 @rule(nn.VolumetricAveragePooling, becomes="nn.AvgPool3d")

@@ -281,6 +281,16 @@ def test_dimensions_count_from_one_in_files(net: Any, fields: dict[str, Any]) ->
     }
 
 
+@pytest.mark.parametrize("net", [nn.Concat(1), nn.DepthConcat(1), nn.Parallel(0, 1)], ids=str)
+def test_an_old_container_s_field_size_does_not_hide_the_method_of_today(net: nn.Container) -> None:
+    graph = to_graph(net.add(nn.Identity()))
+    assert "size" not in graph
+    graph["size"] = t7.Storage.of("torch.LongStorage", [2, 6])
+    read = to_live(graph)
+    assert read.size() == 1
+    assert "size" not in to_graph(read)
+
+
 def data_parallel(version: int = 3) -> t7.Object:
     """A file of a model copied to three GPUs, as cunn wrote it."""
     model = to_graph(nn.Linear(4, 3))

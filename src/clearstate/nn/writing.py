@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import ismethod
 from typing import Any
 
 import torch
@@ -162,7 +163,7 @@ def write_module(module: Stateful, obj: t7.Object, writing: Writing) -> None:
     ]
     for name, fresh in sorted(transient, key=lambda field: field[1].left in LINKED):
         held = getattr(module, snake_case(name), None)
-        if held is not None:
+        if held is not None and not ismethod(held):  # `size` of old containers, say, which is one today
             state[name] = writing.value(held)
         if not isinstance(held, int | float) and not any(t.numel() for t in tensors(held)):
             state[name] = fresh_value(Place(Path(None, name), state, name, Role.TRANSIENT, fresh, obj))

@@ -240,16 +240,23 @@ def shares(module: Mapping[Any, Any]) -> bool:
     return module.get("shared") is not False
 
 
+def has_size(module: Mapping[Any, Any]) -> bool:
+    """Whether a container is of a version whose constructor made ``size``, which today is a method's name."""
+    return module.get("size") is not None
+
+
+SIZE = where(has_size, storage("size", 0), absent("size"))
+
 # Containers. What a container returns may be a table; its constructor makes a tensor all the same.
 register("nn.Container")
 for name in "Sequential Decorator".split():
     register(f"nn.{name}", "nn.Container")
 for name in "CReLU LayerNormalization Maxout SpatialLPPooling".split():
     register(f"nn.{name}", "nn.Sequential")
-register("nn.Concat", "nn.Container", transient=storage("outputSize", 0))
+register("nn.Concat", "nn.Container", transient=storage("outputSize", 0) | SIZE)
 register("nn.DepthConcat", "nn.Concat")
 register("nn.ConcatTable", "nn.Container", transient=table("output"))
-register("nn.Parallel", "nn.Container", transient=absent("totalOutputSize"))
+register("nn.Parallel", "nn.Container", transient=absent("totalOutputSize") | SIZE)
 register("nn.ParallelTable", "nn.Container", transient=table("output gradInput"))
 register("nn.MapTable", "nn.Container", transient=table("output gradInput") | clones("modules", "module", shares))
 register("nn.GPU", "nn.Container", transient=COPIES)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SHAPES = re.compile(r"\d+(?:x\d+)*(?:,\d+(?:x\d+)*)*")
 """A sample's shape, ``2x3x224x224``; of a table, the shapes of its entries, with commas between."""
 
+GRAPH_PARTS = ("nngraph.Node", "graph.Node", "graph.Edge", "graph.Graph")
+"""Classes that a net of nngraph is made of, and that are no nets by themselves."""
+
 
 def to_state(path: str, output: str | None, how: How) -> Converted:
     """Writes the state dict of the model in a Torch7 file."""
@@ -83,7 +86,7 @@ def _needs_torch() -> None:
 def _opened(path: str, how: How) -> tuple[File, Any]:
     """The file, and the net in it."""
     from .formats import t7
-    from .nn.t7 import to_live
+    from .nn.t7 import UnknownClass, to_live
 
     for option, value in (("backend", how.backend), ("device", how.device)):
         if value is not None:
@@ -91,7 +94,22 @@ def _opened(path: str, how: How) -> tuple[File, Any]:
     file = open_path(path, long_size=how.long_size)
     if not isinstance(file, t7.File):
         raise ClearstateError(f"{path} is a PyTorch checkpoint; nets to convert come from Torch7 files")
-    return file, _net(path, to_live(file.root))
+    try:
+        return file, _net(path, to_live(file.root))
+    except UnknownClass as error:
+        raise ConversionError(f"{path} {_unknown(error.typename)}") from error
+
+
+def _unknown(typename: str) -> str:
+    """What a file with a class that Python does not have is, and what to do about it."""
+    if typename in GRAPH_PARTS:
+        return f"holds no net but a part of a graph ({typename}): a net is the nn.gModule that is made of its nodes"
+    name = typename.rpartition(".")[2]
+    return (
+        f"has a layer of a class that nobody defined, {typename}: in Python, define it (class "
+        f'{name}(clearstate.nn.Module, typename="{typename}")), load the file with clearstate.load, and give the net '
+        "to clearstate.to_stock or clearstate.save"
+    )
 
 
 def _net(path: str, value: Any) -> Any:

@@ -14,6 +14,7 @@ import torch
 
 import clearstate as cs
 import clearstate.nn as nn
+from clearstate.formats import t7
 from tests.cli.conftest import Command
 from tests.recordings import DIGITS
 
@@ -139,6 +140,24 @@ def test_a_file_with_a_criterion_only_says_what_to_do_with_it(command: Command) 
     cs.save(nn.MSECriterion(), "loss.t7")
     refused = command("convert", "loss.t7", "-o", "x.py").refused()
     assert refused.startswith("loss.t7 holds no net but a criterion (MSECriterion): load it in Python")
+
+
+def test_a_part_of_a_graph_is_no_net_and_is_called_what_it_is(command: Command) -> None:
+    t7.save(t7.Object("nngraph.Node", t7.Table(id=1.0, data=t7.Table(), children=t7.Table())), "node.t7")
+    for kind in ("py", "pt", "onnx"):
+        refused = command("convert", "node.t7", "-o", f"node.{kind}").refused()
+        assert refused.startswith("node.t7 holds no net but a part of a graph (nngraph.Node): a net is the nn.gModule")
+
+
+def test_what_to_do_about_a_class_that_nobody_defined_can_be_done(command: Command) -> None:
+    net = t7.Object("nn.Sequential", t7.Table(modules=t7.Table.of([t7.Object("my.Gate", t7.Table(gradInput=False))])))
+    t7.save(net, "net.t7")
+    refused = command("convert", "net.t7", "-o", "net.py").refused()
+    assert refused.startswith("net.t7 has a layer of a class that nobody defined, my.Gate: in Python, define it")
+    assert 'class Gate(clearstate.nn.Module, typename="my.Gate")' in refused
+    assert "clearstate.load" in refused
+    assert "clearstate.to_stock" in refused
+    assert "unknown=" not in refused
 
 
 @pytest.mark.parametrize("name", ["x.safetensors", "x.py", "x.onnx"])

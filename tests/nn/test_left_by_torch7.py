@@ -103,7 +103,7 @@ def kmeans(scale: float | None) -> Left:
     if scale:
         state["scale"] = scale
     names = "_expandedSamples _clusterDistances _temp _tempExpanded _tempWeight _tempWeightExp _expandedWeight"
-    work = {
+    work: dict[str, Value] = {
         name: full(random(2, 3)) for name in f"{names} _minScore _cscAdder _ccounts _gradWeight _gradWeight2".split()
     }
     work |= {"_minIndx": t7.Tensor.of(nearest + 1, "torch.LongTensor"), "loss": float(squares.min(0).sum())}

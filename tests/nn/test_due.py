@@ -13,6 +13,8 @@ from torch import Tensor
 import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats import t7
+from clearstate.nn.due import misfit
+from clearstate.nn.t7 import to_graph, to_live
 from tests.nn.recorded import all_cases, read
 
 CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -63,6 +65,34 @@ def test_a_tensor_of_other_sizes_is_no_error_of_pytorch(case: str) -> None:
 
 HARMLESS = {"PReLU", "CMul", "CAdd", "Euclidean", "Cosine"}
 """What computes with any sizes that go with the input's."""
+
+
+UNRECORDED: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
+    "PReLU": lambda: (nn.PReLU(3), torch.rand(2, 3, 4)),
+    "SparseLinear": lambda: (nn.SparseLinear(4, 2), torch.tensor([[3, 0.5]])),
+    "SpatialConvolutionLocal": lambda: (nn.SpatialConvolutionLocal(2, 3, 6, 5, 3, 2), torch.rand(2, 5, 6)),
+    "TemporalRowConvolution": lambda: (nn.TemporalRowConvolution(4, 2), torch.rand(5, 4)),
+    "VolumetricFullConvolution": lambda: (nn.VolumetricFullConvolution(2, 3, 2, 3, 2), torch.rand(2, 3, 3, 3)),
+    "WeightedEuclidean": lambda: (nn.WeightedEuclidean(4, 3), torch.rand(4)),
+}
+
+
+@pytest.mark.parametrize("name", UNRECORDED)
+def test_layers_without_a_recording_tell_right_sizes_from_wrong_ones(name: str) -> None:
+    module, input = UNRECORDED[name]()
+    assert misfit(module) is None
+    refused = set()
+    for _, which in places(module):
+        for change in CHANGES.values():
+            made = to_live(to_graph(module))
+            held = made._parameters[which].detach()
+            made._parameters[which] = torch.nn.Parameter(change(held))
+            try:
+                made(input)
+            except ValueError as error:
+                if f"its {which} is a tensor of" in str(error):
+                    refused.add(which)
+    assert refused
 
 
 @pytest.mark.parametrize(

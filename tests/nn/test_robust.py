@@ -325,7 +325,13 @@ def test_a_file_that_lies_about_a_field_is_refused_when_read(
     "module, fields, input, message",
     [
         (nn.Linear(3, 2), {"weight": None}, torch.ones(5, 3), "in 0 .nn.Linear.: .* file lacks weight"),
-        (nn.Linear(3, 2), {"weight": t7.Tensor.of([1.0])}, torch.ones(5, 3), "fields that do not go together"),
+        (
+            nn.Linear(3, 2),
+            {"weight": t7.Tensor.of([1.0])},
+            torch.ones(5, 3),
+            "weight is a tensor of 1, and one of .x. is",
+        ),
+        (nn.Cosine(3, 2), {"weight": t7.Tensor.of([1.0])}, torch.ones(5, 3), "fields that do not go together"),
         (nn.LookupTable(4, 2), {"weight": None}, torch.tensor([0, 1]), "file lacks weight"),
     ],
 )

@@ -31,6 +31,8 @@ DUE: dict[str, dict[str, str]] = {
     "SparseLinear": {"weight": "? ?", "bias": "weight:0"},
     "IndexLinear": {"weight": "input_size ?", "bias": "output_size"},
     "LookupTable": {"weight": "? ?"},
+    "WeightedEuclidean": {"weight": "? ?", "diag_cov": "weight:0 weight:1"},
+    "PReLU": {"weight": "n_output_plane | 1"},
     "Add": {"bias": "?"},
     "Mul": {"weight": "1"},
     "BatchNormalization": {"running_mean": "?", **_FEATURES},
@@ -38,6 +40,10 @@ DUE: dict[str, dict[str, str]] = {
     "TemporalRowConvolution": {"weight": "input_frame_size 1 kw", "bias": "input_frame_size"},
     "TemporalSubSampling": {"weight": "input_frame_size", "bias": "input_frame_size"},
     "_SpatialConvolution": _PLANES,
+    "SpatialConvolutionLocal": {
+        "weight": "oh ow n_output_plane n_input_plane kh kw | oh*ow n_output_plane n_input_plane*kh*kw",
+        "bias": "n_output_plane oh ow",
+    },
     "SpatialDepthWiseConvolution": {
         "weight": "n_output_plane n_input_plane*kh*kw | n_output_plane n_input_plane kh kw",
         "bias": "n_output_plane n_input_plane",
@@ -56,12 +62,15 @@ first number of a list, ``?`` any size."""
 
 def files_fault(module: Any, error: Exception) -> str | None:
     """What is wrong with a module from a file, where an error of a call is the file's doing; else ``None``."""
-    if isinstance(error, RuntimeError):
-        wrong = misfit(module)
-        return None if wrong is None else f"the {module.typename} from the file is not right: its {wrong}"
-    if not isinstance(error, AttributeError | LookupError | ZeroDivisionError):
+    if not isinstance(error, RuntimeError | AttributeError | LookupError | ZeroDivisionError):
         return None
-    lacks = [name for name, parameter in module._parameters.items() if parameter is None]
+    wrong = misfit(module)
+    if wrong is not None:
+        return f"the {module.typename} from the file is not right: its {wrong}"
+    if isinstance(error, RuntimeError):
+        return None
+    absent = [name for name, parameter in module._parameters.items() if parameter is None]
+    lacks = absent if "NoneType" in str(error) else []  # a bias that no such layer has is none that is missed
     why = f"lacks {' and '.join(lacks)}" if lacks else "has fields that do not go together"
     return f"the module from the file {why}: {error}"
 

@@ -108,7 +108,7 @@ def _unknown(typename: str) -> str:
     return (
         f"has a layer of a class that nobody defined, {typename}: in Python, define it (class "
         f'{name}(clearstate.nn.Module, typename="{typename}")), load the file with clearstate.load, and give the net '
-        "to clearstate.to_stock or clearstate.save"
+        "to clearstate.save, or to clearstate.to_stock once clearstate.export.rule says what the class becomes"
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import clearstate as cs
+import clearstate.nn as nn
 from clearstate.formats import t7
 from clearstate.formats.t7 import Object, Storage, Table, Tensor
 from clearstate.nn.t7 import to_graph, to_live
@@ -51,3 +52,18 @@ def test_a_module_is_the_same_after_a_file_whatever_work_left_on_it(name: str) -
     again = to_graph(to_live(t7.loads(t7.dumps(written))))
     assert t7.compare(written, again) == []
     assert name.startswith("gModule") or fields(written) == fields(again)
+
+
+def test_indices_that_modules_share_are_shared_in_python_and_in_the_next_file() -> None:
+    table = Tensor.of([[1.0, 2.0], [2.0, 1.0]])
+    layers = [to_graph(nn.SpatialConvolutionMap([[0, 1], [1, 0]], 3, 3)) for _ in range(3)]
+    for layer in layers[:2]:
+        layer["connTable"] = table
+    read = to_live(Table.of(layers))
+    assert read[0].conn_table is read[1].conn_table
+    assert read[0].conn_table is not read[2].conn_table
+    assert read[0].conn_table.tolist() == [[0, 1], [1, 0]]
+    again = to_graph(read)
+    assert again[1]["connTable"] is again[2]["connTable"]
+    assert again[1]["connTable"] is not again[3]["connTable"]
+    assert again[1]["connTable"].numpy().tolist() == [[1, 2], [2, 1]]

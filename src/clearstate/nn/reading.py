@@ -54,6 +54,7 @@ class Reading:
         self.known: dict[int, Any] = {}
         self.storages: dict[int, Tensor] = {}
         self.parameters: dict[int, Parameter] = {}
+        self.indices: dict[int, Any] = {}
         self.read: list[Value] = []  # alive as long as `known` knows them by id
 
     def parameter(self, tensor: Tensor) -> Parameter:
@@ -61,6 +62,12 @@ class Reading:
         if id(tensor) not in self.parameters:
             self.parameters[id(tensor)] = Parameter(tensor, requires_grad=tensor.is_floating_point())
         return self.parameters[id(tensor)]
+
+    def index(self, value: Any) -> Any:
+        """An index of the file, already read, as Python counts; a tensor of them becomes one tensor wherever it is."""
+        if not isinstance(value, Tensor):
+            return counted_from_zero(value)
+        return self.indices.setdefault(id(value), counted_from_zero(value))
 
     def merge_shared_parameters(self) -> None:
         """Makes one parameter of those that are the same memory, as their gradients are: what ``share`` makes.
@@ -246,7 +253,7 @@ def _read_field(
             due = misfit(type(module), field, value)
             if due:
                 raise TypeError(f"{name} should be {due}, and is {described(value)}")
-            value = counted_from_zero(value) if field.form is Form.INDEX else value
+            value = reading.index(value) if field.form is Form.INDEX else value
             _set(module, field.attribute, value, role)
     elif role in (Role.PARAMETER, Role.BUFFER, Role.CONSTANT):
         _register(module, name, reading.value(raw), role, reading)

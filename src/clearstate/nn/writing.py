@@ -43,6 +43,7 @@ class Writing:
         self.known: dict[tuple[int, bool], tuple[Any, Value]] = {}
         self.storages: dict[tuple[int, str], tuple[Any, t7.Storage]] = {}
         self.zeros: dict[int, Tensor] = {}
+        self.indices: dict[int, tuple[Tensor, Any]] = {}
         self.cuda = False
 
     def gradient(self, parameter: Tensor) -> Value:
@@ -52,6 +53,12 @@ class Writing:
         if id(parameter) not in self.zeros:
             self.zeros[id(parameter)] = torch.zeros_like(parameter, requires_grad=False)
         return self.value(self.zeros[id(parameter)])
+
+    def index(self, value: Any) -> Value:
+        """An index as files have it; a tensor of them becomes one tensor wherever it is."""
+        if not isinstance(value, Tensor):
+            return self.value(counted_from_one(value))
+        return self.value(self.indices.setdefault(id(value), (value, counted_from_one(value)))[1])
 
     def value(self, value: Any) -> Value:
         if value is None or isinstance(value, bool | str | bytes | t7.Function):
@@ -196,7 +203,7 @@ def _written(module: Stateful, field: Field, writing: Writing) -> Value:
         return writing.value(field.constant)
     value = getattr(module, field.attribute, None)
     if field.form is Form.INDEX:
-        value = counted_from_one(value)
+        return writing.index(value)
     if field.form is Form.LONGS and value is not None:
         return t7.Storage.of("torch.LongStorage", list(value))
     return writing.value(value)

@@ -60,14 +60,19 @@ def roles_to_drop(drop: Roles = (), keep: Roles = ()) -> frozenset[Role]:
     Raises:
         ValueError: a word that is no role, or a role that is the model itself.
 
-    >>> sorted(map(str, roles_to_drop(drop=["gradient"], keep=["optimizer", "training"])))
+    >>> sorted(map(str, roles_to_drop(drop="gradient", keep=["optimizer", "training"])))
     ['gradient', 'slack', 'transient']
     """
-    added, kept = (frozenset(_role(word) for word in words) for words in (drop, keep))
+    added, kept = (frozenset(map(_role, _words(words))) for words in (drop, keep))
     for role in added:
         if not role.droppable:
             raise ValueError(f"{role} is part of the model and is never dropped")
     return (DROPPED_BY_DEFAULT | added) - kept
+
+
+def _words(words: Roles) -> list[Role | str]:
+    """One word alone is meant whole, not letter by letter."""
+    return [words] if isinstance(words, str) else list(words)
 
 
 def _role(word: Role | str) -> Role:
@@ -96,7 +101,7 @@ def clear_state(
             does not run there, stays, and a warning names it. A sharded model runs its collectives: every rank must
             call, with a sample each; without a sample, no rank waits for another.
         baseline: what `observe` gave: what appeared or changed since goes, and is put back to what it was.
-        drop: roles to drop besides the default ones: ``gradient``, ``code``.
+        drop: roles to drop besides the default ones, one or several: ``gradient``, ``code``.
         keep: default roles to leave: ``optimizer``, ``slack``, ...
         collect: for modules: also collect garbage, and give the device's cached memory back.
         dry_run: only try it, on a stand-in for the module; raises what it would raise.
@@ -297,5 +302,5 @@ def _changes(drop: Roles, keep: Roles, **asked: Any) -> Changes:
 def _sorted_out(words: Roles) -> tuple[list[Role | str], tuple[str, ...]]:
     """Words that name roles, and words that name paths: all others."""
     known = {str(role) for role in Role}
-    given = list(words)
+    given = _words(words)
     return [word for word in given if str(word) in known], tuple(str(word) for word in given if str(word) not in known)

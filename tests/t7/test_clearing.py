@@ -354,7 +354,7 @@ def test_a_cleared_net_is_not_larger_than_torch7_s_own(tmp_path: Path) -> None:
 
 
 def test_without_gradients_hardly_more_than_the_parameters_is_left(tmp_path: Path) -> None:
-    done = cs.clear_file(DIGITS / "digits.t7", tmp_path / "small.t7", drop=["gradient"])
+    done = cs.clear_file(DIGITS / "digits.t7", tmp_path / "small.t7", drop="gradient")
     roles = done.after.by_role()
     assert Role.GRADIENT not in roles
     assert roles[Role.PARAMETER] == done.before.by_role()[Role.PARAMETER]

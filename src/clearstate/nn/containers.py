@@ -15,7 +15,7 @@ from .container import Container, indented, lent
 from .fields import index, plain
 from .stateful import Stateful
 from .tables import dimension_of, joined
-from .tape import Tape, calls, describe
+from .tape import describe, recording
 
 
 class Concat(Container):
@@ -231,7 +231,7 @@ class MapTable(Container):
         expect_table(input)
         if isinstance(input, dict):
             raise TypeError(f"expected a table with the keys 1 to n, got one with {', '.join(map(repr, input))}")
-        if self.shared and (torch.compiler.is_compiling() or type(calls.way) is not Tape):
+        if self.shared and not recording():
             if self.module is None:
                 raise ValueError(f"{self.typename} has no module")
             return [self.module(entry) for entry in input]

@@ -13,7 +13,7 @@ from .checks import expect_table
 from .fields import plain
 from .module import Criterion, Module
 from .ownership import Kept, mapped
-from .tape import Slice, Tape, calls
+from .tape import Slice, recording
 
 
 class CriterionTable(Module):
@@ -45,8 +45,7 @@ class CriterionTable(Module):
         expect_table(input, 1 if isinstance(input, list | tuple) and len(input) == 1 else 2)
         prediction, *target = input
         loss = self.criterion(prediction, *(mapped(t, Tensor.detach) for t in target))
-        in_protocol = not torch.compiler.is_compiling() and type(calls.way) is Tape
-        return _Last.apply(loss) if in_protocol and isinstance(loss, Tensor) else loss  # type: ignore[no-untyped-call]
+        return _Last.apply(loss) if recording() and isinstance(loss, Tensor) else loss  # type: ignore[no-untyped-call]
 
     def as_output(self, result: Any) -> Any:
         return self.criterion.as_output(result)

@@ -27,7 +27,7 @@ from .fields import Fields, merged
 from .nodes import as_node
 from .ownership import ALONE, TABLES, Kept, adopt, alone_in, emptied, empty, mapped, own_alias, tensors
 from .passage import passed
-from .tape import LARGE, UNDONE, Entry, Slice, Tape, Way, calls, gradients, leaf, matched
+from .tape import LARGE, UNDONE, Entry, Slice, Tape, Way, calls, gradients, leaf, matched, recording
 from .tracing import noted, proxy_in
 
 S = TypeVar("S", bound="Stateful")
@@ -419,7 +419,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
 
     def keep(self, name: str, value: Any) -> None:
         """Keeps a value in a ``transient`` attribute, if this is the protocol: ``model(x)`` leaves nothing behind."""
-        if not torch.compiler.is_compiling() and type(calls.way) is Tape:
+        if recording():
             own = self.__dict__
             former = own.get("_former")
             own[name] = adopt(own.get(name), value, former and former.get(name))

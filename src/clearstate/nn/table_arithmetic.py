@@ -10,7 +10,7 @@ from torch import Tensor
 from .checks import expect, expect_table
 from .fields import index, plain
 from .module import Module
-from .tape import Tape, calls, describe
+from .tape import describe, recording
 
 
 def alike(tensor: Tensor, first: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class CAddTable(Module):
 
     def update_output(self, input: list[Tensor]) -> Tensor:
         first, *others = members(input)
-        if self.inplace and (torch.compiler.is_compiling() or type(calls.way) is not Tape):
+        if self.inplace and not recording():
             for tensor in others:
                 first.add_(tensor)
             return first

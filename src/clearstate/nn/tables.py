@@ -17,7 +17,7 @@ from .connections import oneToOne as oneToOne
 from .connections import random as random
 from .fields import counted_from_one, index, plain
 from .module import Module
-from .tape import Tape, calls, describe
+from .tape import describe, recording
 
 
 def dimension_of(tensor: Tensor, dimension: int, n_input_dims: int | None) -> int:
@@ -117,7 +117,7 @@ class SplitTable(Module):
     def update_output(self, input: Tensor) -> list[Tensor]:
         expect(input)
         parts = input.unbind(dimension_of(input, self.dimension, self.n_input_dims))
-        if input.requires_grad and (torch.compiler.is_compiling() or type(calls.way) is not Tape):
+        if input.requires_grad and not recording():
             return [part.clone() for part in parts]  # autograd lets no later layer work in place on unbind's views
         return list(parts)
 

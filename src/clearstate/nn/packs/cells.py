@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -173,6 +173,8 @@ class FastLSTM(LSTM):
     affine: bool = True
     bn: bool | None = False
     """Whether it was made with batch normalization; a file's net tells by itself."""
+    shifted: ClassVar[bool] = True
+    """Whether with batch normalization a bias is learnt behind that of the last output."""
 
     def __init__(
         self,
@@ -200,7 +202,7 @@ class FastLSTM(LSTM):
 
         i2g, o2g = self.from_input(4), self.from_output(4)
         norms = normalizations(self.output_size, self.eps, self.momentum, self.affine)
-        return lstm_graph(i2g, o2g, self.output_size, list(norms), shifted=True), {"i2g": i2g, "o2g": o2g}
+        return lstm_graph(i2g, o2g, self.output_size, norms, self.shifted), {"i2g": i2g, "o2g": o2g}
 
     def build(self) -> tuple[Sequential, dict[str, Any]]:
         i2g, o2g = self.from_input(4), self.from_output(4)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ..fields import plain
-from ..simple import Identity
 from .cells import FastLSTM
-from .gate_graphs import grid_graph, lstm_graph, normalizations
+from .gate_graphs import grid_graph
 from .recurrent import AbstractRecurrent, State, zeros
 
 
@@ -29,6 +28,7 @@ class BNFastLSTM(FastLSTM):
 
     fields = plain("bn")
     bn: bool | None = True
+    shifted: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -41,12 +41,6 @@ class BNFastLSTM(FastLSTM):
         bn: bool = True,
     ) -> None:
         super().__init__(input_size, output_size, rho, eps, momentum, affine, bn=bn)
-
-    def graph(self) -> tuple[Any, dict[str, Any]]:
-        i2g, o2g = self.from_input(4), self.from_output(4)
-        norms = normalizations(self.output_size, self.eps, self.momentum, self.affine)
-        made = lstm_graph(i2g, o2g, self.output_size, list(norms) if self.bn else [Identity()] * 3, shifted=False)
-        return made, {"i2g": i2g, "o2g": o2g}
 
 
 class Grid2DLSTM(AbstractRecurrent):

@@ -40,12 +40,10 @@ def stock_loss(criterion: Any, sample: Any = None, tolerance: float | None = Non
         raise ConversionError(f"a criterion cannot be converted: {error}") from None
     text = str(constructor)
     body = "\n\n".join(pieces.sources(pieces.used(text)))
-    made: torch.nn.Module
+    room: dict[str, Any] = {"nn": torch.nn}
     if body:
-        module = generated("\n".join(['"""A loss, converted by clearstate."""', "", *imports(body), "", "", body]))
-        made = eval(text, {**vars(module), "torch": torch})
-    else:
-        made = eval(text, {"nn": torch.nn, "torch": torch})
+        room = vars(generated("\n".join(['"""A loss, converted by clearstate."""', "", *imports(body), "", "", body])))
+    made: torch.nn.Module = eval(text, {**room, "torch": torch})
     weight = state["weight"]
     if weight is not None:
         made.register_buffer("weight", weight.detach().clone())

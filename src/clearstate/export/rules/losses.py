@@ -121,8 +121,10 @@ def criterion_table(m: Any, table: Any, to: Any) -> Any:
     if isinstance(input, list | dict) or isinstance(target, list | dict):
         raise Unmapped("its criterion's input or target is a table")
     made, state = loss_call(m.criterion)
-    due = "{1}.long()" if loss_of(m.criterion).classes and target.tensor.dtype is not torch.long else "{1}"
-    if not loss_of(m.criterion).classes and target.shape != input.shape:
+    due = "{1}"
+    if loss_of(m.criterion).classes:
+        due = "{1}" if target.tensor.dtype is torch.long else "{1}.long()"
+    elif target.shape != input.shape:
         due = "{1}.reshape_as({0})"
     loss = to.layer(input, made, "loss", target, code=f"{{layer}}({{0}}, {due})", **state)
     return to.code("{0}.reshape(1)", loss) if isinstance(m, nn.ModuleFromCriterion) else loss

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....nn.packs import images
 from ...values import Value
+from ..normalization import as_batch
 from ..table import rule
 
 
@@ -22,18 +23,12 @@ def augmentation(m: Any, x: Value, to: Any) -> Any:
 
 @rule(images.SpatialReSampling, becomes="F.interpolate")
 def resampling(m: Any, x: Value, to: Any) -> Any:
-    if m.oheight is not None and m.owidth is not None:
-        size = f"({int(m.oheight)}, {int(m.owidth)})"
-    else:
-        sides = ((m.oheight, m.rheight, -2), (m.owidth, m.rwidth, -1))
-        size = ", ".join(
-            str(int(due)) if due is not None else f"int({{0}}.shape[{axis}] * {ratio!r})" for due, ratio, axis in sides
-        )
-        size = f"({size})"
-    call = f'F.interpolate({{0}}, {size}, mode="bilinear", align_corners=True)'
-    if x.ndim == 4:
-        return to.code(call, x)
-    return to.code("{0}.squeeze(0)", to.code(call, to.code("{0}.unsqueeze(0)", x)))
+    sides = ((m.oheight, m.rheight, -2), (m.owidth, m.rwidth, -1))
+    size = ", ".join(
+        str(int(due)) if due is not None else f"int({{0}}.shape[{axis}] * {ratio!r})" for due, ratio, axis in sides
+    )
+    call = f'F.interpolate({{0}}, ({size}), mode="bilinear", align_corners=True)'
+    return as_batch(x, 4, to, lambda batch: to.code(call, batch))
 
 
 @rule(images.SpatialUniformCrop, becomes="the middle, as in evaluation")

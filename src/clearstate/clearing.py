@@ -198,8 +198,8 @@ def clear_file(
         path: a Torch7 file, or a checkpoint of PyTorch: ``.pt`` and the like, safetensors, the index of shards. It, and
             the output, may be addresses (``s3://``, ``hf://``).
         output: the file to write. A checkpoint's tensors go into a ``.safetensors`` file by the names of the state
-            dict; shards go into a folder (with what
-            stands beside their index and holds no weights: configuration, tokenizer), or into one file.
+            dict; shards go into a folder, with what stands beside their index and holds no weights (configuration,
+            tokenizer), or into one file.
         in_place: replace ``path`` itself; needed where ``output`` is not given.
         drop: roles to drop besides the default ones; of a checkpoint also paths, with ``*`` as in names of files.
         keep: default roles, or paths, to leave.

@@ -67,7 +67,9 @@ class Reading:
         """An index of the file, already read, as Python counts; a tensor of them becomes one tensor wherever it is."""
         if not isinstance(value, Tensor):
             return counted_from_zero(value)
-        return self.indices.setdefault(id(value), counted_from_zero(value))
+        if id(value) not in self.indices:
+            self.indices[id(value)] = counted_from_zero(value)
+        return self.indices[id(value)]
 
     def merge_shared_parameters(self) -> None:
         """Makes one parameter of those that are the same memory, as their gradients are: what ``share`` makes.

@@ -58,7 +58,9 @@ class Writing:
         """An index as files have it; a tensor of them becomes one tensor wherever it is."""
         if not isinstance(value, Tensor):
             return self.value(counted_from_one(value))
-        return self.value(self.indices.setdefault(id(value), (value, counted_from_one(value)))[1])
+        if id(value) not in self.indices:
+            self.indices[id(value)] = value, counted_from_one(value)
+        return self.value(self.indices[id(value)][1])
 
     def value(self, value: Any) -> Value:
         if value is None or isinstance(value, bool | str | bytes | t7.Function):

@@ -14,8 +14,9 @@ from ..kinds import INDEX
 from .sharded import Sharded
 
 WEIGHTS = (
-    ".safetensors .bin .pt .pth .ckpt .tar .t7 .pkl .pickle .h5 .msgpack .onnx .gguf .ggml .npz .npy .tflite .pb .zip"
-).split()
+    *".safetensors .bin .pt .pth .ckpt .tar .t7 .pkl .pickle .h5 .msgpack .onnx .gguf .ggml".split(),
+    *".npz .npy .tflite .pb .zip".split(),
+)
 """How files end that hold weights, of this model or of another, or what training left: none of them goes along."""
 
 LARGEST = 100 << 20
@@ -37,7 +38,7 @@ def companions(file: Sharded, folder: str) -> tuple[list[str], list[str]]:
         own = name in file.shards or name == os.path.basename(file.path)
         if own or name.startswith(".") or not os.path.isfile(path) or os.path.lexists(os.path.join(folder, name)):
             continue
-        weights = name.lower().endswith(tuple(WEIGHTS)) or INDEX.fullmatch(name)
+        weights = name.lower().endswith(WEIGHTS) or INDEX.fullmatch(name)
         (behind if weights or os.path.getsize(path) > LARGEST else along).append(name)
     return along, behind
 
@@ -45,12 +46,11 @@ def companions(file: Sharded, folder: str) -> tuple[list[str], list[str]]:
 def told(file: Sharded, folder: str) -> list[str]:
     """What goes along and what stays behind, in sentences."""
     along, behind = companions(file, folder)
-    sentences = [f"copied beside the new index: {some(along, 8)}"] if along else []
-    return (
-        [*sentences, f"not copied, since these may hold weights of their own: {some(behind, 8)}"]
-        if behind
-        else sentences
+    said = (
+        ("copied beside the new index", along),
+        ("not copied, since these may hold weights of their own", behind),
     )
+    return [f"{what}: {some(names, 8)}" for what, names in said if names]
 
 
 def copy(file: Sharded, folder: str) -> None:

@@ -38,7 +38,6 @@ register(
 register("nn.SpatialFeatNormalization", constant="mean std")
 register("nn.SpatialRegionDropout", transient=tensor("noise") | absent("regionType"))
 register("nn.SpatialUniformCrop", transient=absent("coord scales"))
-register("nn.SpatialReSampling")  # nnx's, which the crop scales with
 register("nn.SpatialGlimpse", transient=tensors("gradInput", 2) | absent("_crop _pad"))
 register("nn.TemporalGlimpse", transient=tensors("gradInput", 2) | absent("_pad"))
 register(

@@ -19,6 +19,7 @@ register(
 register("nn.SpatialLinear", parameter="weight bias", gradient="gradWeight gradBias")
 register("nn.SpatialUpSampling", transient=storage("outputSize inputSize", 4))
 register("nn.SpatialDownSampling")
+register("nn.SpatialReSampling")
 
 register("nn.SaturatedLU")
 register("nn.Minus")

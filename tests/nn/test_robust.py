@@ -98,6 +98,39 @@ def test_what_nobody_holds_is_freed_and_what_somebody_holds_is_emptied_and_fille
         assert (first.shape, len(table), of_table.shape) == ((2, 3), 2, (2, 3))
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        copy.deepcopy,
+        lambda module: pickle.loads(pickle.dumps(module)),
+        lambda module: to_live(to_graph(module)),
+        nn.Sequential.double,
+    ],
+    ids=["deepcopy", "pickle", "t7", "double"],
+)
+def test_outputs_that_nobody_asked_for_go_along_into_copies_files_and_other_types(made: Any) -> None:
+    branches = nn.ConcatTable().add(nn.Identity()).add(nn.Tanh())
+    model: Any = nn.Sequential(nn.Linear(3, 4), branches, nn.CAddTable())
+    hidden = model[0](torch.ones(2, 3)).detach()
+    model.forward(torch.ones(2, 3))
+    other = made(model)
+    for output, due in ((other[0].output, hidden), (other[1].output[1], hidden.tanh()), (other[1][0].output, hidden)):
+        assert torch.equal(output, due.to(output.dtype))
+
+
+def test_the_output_of_a_module_that_two_nets_share_is_what_the_last_of_them_gave() -> None:
+    shared: Any = nn.Tanh()
+    first, second = nn.Sequential(nn.Identity(), shared), nn.Sequential(shared, nn.MulConstant(2))
+    first.forward(torch.ones(2))
+    second.forward(torch.zeros(3))
+    assert torch.equal(shared.output, torch.zeros(3))
+    first.forward(torch.ones(2))
+    assert torch.equal(shared.output, torch.ones(2).tanh())
+    second.clear_state()
+    assert shared.output.numel() == 0
+    assert torch.equal(first.output, torch.ones(2).tanh())
+
+
 def test_what_is_asked_for_after_clearing_is_as_constructed() -> None:
     net: Any = nn.Sequential(nn.Linear(3, 3), nn.ConcatTable().add(nn.Identity()), nn.JoinTable(1))
     made = [(m.output, m.grad_input) for m in net.list_modules()]

@@ -7,9 +7,9 @@ have the whole checkpoint, or the whole model, in memory; what clearing takes is
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
+from disk import Made, made_in_turn
 from measure import CLEARSTATE, PYTHON, Row, Rows, in_turn, printed, process, ratio
 
 _WRITE = """
@@ -83,16 +83,11 @@ def checkpoints(folder: Path, size: int, rounds: int) -> Rows:
 
     for ending, what in ((".pt", "torch.load and torch.save"), (".safetensors", "torch.load and save_file")):
         ours, theirs, copied = (folder / f"{name}{ending}" for name in ("ours", "theirs", "copied"))
-        jobs: list[Callable[[], object]] = [
-            _anew(ours, CLEARSTATE, "clear", str(large), "-o", str(ours)),
-            _anew(copied, "cp", str(kept), str(copied)),
-            _anew(theirs, PYTHON, "-c", _STRIP, str(large), str(theirs)),
-        ]
-        mine, copy, strip = in_turn(rounds, *jobs)
+        cleared = Made.by(ours, CLEARSTATE, "clear", str(large), "-o", str(ours))
+        mine, copy = made_in_turn(3 * rounds, cleared, Made.copy(copied, kept))
+        (strip,) = made_in_turn(rounds, Made.by(theirs, PYTHON, "-c", _STRIP, str(large), str(theirs)))
         yield ratio(f"clearing {text} to {part}, {ending}", mine, copy, f"cp and sync of {part}", 2)
         yield ratio("  the same", mine, strip, what, None)
-        for path in (ours, theirs, copied):
-            path.unlink()
     for path in (large, kept, folder / "again.pt"):
         path.unlink()
     yield from averaged(folder, size, rounds)
@@ -105,23 +100,11 @@ def averaged(folder: Path, size: int, rounds: int) -> Rows:
     """
     whole, ours, theirs = folder / "averaged.pt", folder / "ours.pt", folder / "theirs.pt"
     subprocess.run([PYTHON, "-c", _WRITE_AVERAGED, str(whole), str(size)], check=True)
-    mine, strip = in_turn(
+    mine, strip = made_in_turn(
         rounds,
-        _anew(ours, CLEARSTATE, "clear", str(whole), "-o", str(ours), "--use", "ema", "--dtype", "float16"),
-        _anew(theirs, PYTHON, "-c", _STRIP_OPTIMIZER, str(whole), str(theirs)),
+        Made.by(ours, CLEARSTATE, "clear", str(whole), "-o", str(ours), "--use", "ema", "--dtype", "float16"),
+        Made.by(theirs, PYTHON, "-c", _STRIP_OPTIMIZER, str(whole), str(theirs)),
     )
     what = f"the average alone, in halves, of {whole.stat().st_size / 1e6:.0f} MB"
     yield ratio(what, mine, strip, "strip as Ultralytics does it", None)
-    for path in (whole, ours, theirs):
-        path.unlink()
-
-
-def _anew(target: Path, *command: str) -> Callable[[], object]:
-    """A job that makes a file that is not there yet, and waits until it is on the disk."""
-
-    def job() -> None:
-        target.unlink(missing_ok=True)
-        process(*command)()
-        process("sync", str(target))()
-
-    return job
+    whole.unlink()

@@ -5,41 +5,31 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from measure import Rows, in_turn, process, ratio
+from disk import Made, made_in_turn
+from measure import Rows, ratio
 
 import clearstate as cs
 
 
 def clearing(large: Path, rounds: int) -> Rows:
-    cleared, copied = large.with_name("cleared.t7"), large.with_name("copied.t7")
+    cleared, copied, kept = (large.with_name(f"{name}.t7") for name in ("cleared", "copied", "kept"))
     everything: list[cs.Role] = [role for role in cs.Role if role is not cs.Role.SLACK]
 
-    def fresh() -> None:
-        for path in (cleared, copied):
-            path.unlink(missing_ok=True)
-
-    def copy(path: Path) -> None:
-        copied.unlink(missing_ok=True)
-        process("cp", str(path), str(copied))()
-        process("sync", str(copied))()
-
     def clear(keep: list[cs.Role]) -> None:
-        cleared.unlink(missing_ok=True)
         cs.clear_file(large, cleared, keep=keep)
 
-    ours, other = in_turn(rounds, lambda: clear(everything), lambda: copy(large))
+    clear(everything)
     assert cleared.stat().st_size == large.stat().st_size
+    ours, other = made_in_turn(rounds, Made(cleared, lambda: clear(everything)), Made.copy(copied, large))
     yield ratio(f"clearing {_size(large)}, all kept", ours, other, "cp and sync of it", 2)
 
-    kept = large.with_name("kept.t7")
     clear([])
     shutil.copyfile(cleared, kept)
     share = kept.stat().st_size / large.stat().st_size
-    few, other = in_turn(2 * rounds + 1, lambda: clear([]), lambda: copy(kept))
+    few, other = made_in_turn(2 * rounds + 1, Made(cleared, lambda: clear([])), Made.copy(copied, kept))
     what = f"clearing {_size(large)}, {1 - share:.0%} dropped"
     yield ratio(what, few, other, "cp and sync of the rest", None)
     yield ratio("  in proportion to what is kept", few, ours * share, f"{share:.0%} of all kept", 2)
-    fresh()
     kept.unlink()
 
 

@@ -1,4 +1,4 @@
-"""How every number here is taken: two things done in turn, several times, and the medians compared."""
+"""How numbers are taken here: two things done in turn, several times, and the medians compared."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 
 import clearstate as cs
 import clearstate.nn as nn
+from clearstate.errors import ClearstateError
 from clearstate.formats import t7
 from clearstate.nn.due import misfit
 from clearstate.nn.t7 import to_graph, to_live
@@ -65,6 +67,33 @@ def test_a_tensor_of_other_sizes_is_no_error_of_pytorch(case: str) -> None:
 
 HARMLESS = {"PReLU", "CMul", "CAdd", "Euclidean", "Cosine"}
 """What computes with any sizes that go with the input's."""
+
+
+FIRST_CASES = {read(case).typename: case for case in reversed(all_cases())}
+"""A recorded case of each class."""
+
+
+@pytest.mark.parametrize("case", FIRST_CASES.values(), ids=FIRST_CASES)
+def test_a_module_whose_file_lacks_a_field_works_or_says_so_in_words(case: str) -> None:
+    recorded = read(case)
+    arguments = (recorded.input, recorded.target) if isinstance(recorded.module, nn.Criterion) else (recorded.input,)
+    for name in [name for name in to_graph(recorded.module).state if isinstance(name, str)]:
+        graph = to_graph(read(case).module)
+        del graph.state[name]
+        try:
+            made = to_live(graph)
+            str(made)
+            made(*arguments)
+        except (ValueError, IndexError, ClearstateError) as error:
+            assert "None" not in str(error) or re.search(rf"\b{name}\b", str(error))
+        except RuntimeError as error:
+            assert name == "modules", error
+
+
+def test_a_net_is_printed_though_its_file_lacks_a_field() -> None:
+    graph = to_graph(nn.SpatialConvolution(3, 8, 3, 3))
+    del graph.state["kW"]
+    assert str(nn.Sequential(to_live(graph))).endswith("(1): nn.SpatialConvolution(the file lacks kW)\n}")
 
 
 UNRECORDED: dict[str, Callable[[], tuple[nn.Module, Any]]] = {

@@ -6,7 +6,10 @@ at before a call fails.
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from torch import Tensor
@@ -60,19 +63,56 @@ numbers and of the module's numbers by name, maybe divided; ``weight:0`` is the 
 first number of a list, ``?`` any size."""
 
 
-def files_fault(module: Any, error: Exception) -> str | None:
+def files_fault(module: Any, error: Exception, input: Any) -> str | None:
     """What is wrong with a module from a file, where an error of a call is the file's doing; else ``None``."""
-    if not isinstance(error, RuntimeError | AttributeError | LookupError | ZeroDivisionError):
+    of_nothing = "None" in str(error) and not _holds_none(input)
+    tripped = isinstance(error, RuntimeError | AttributeError | LookupError | ZeroDivisionError)
+    if not tripped and not (of_nothing and isinstance(error, TypeError | ValueError)):
         return None
     wrong = misfit(module)
     if wrong is not None:
         return f"the {module.typename} from the file is not right: its {wrong}"
-    if isinstance(error, RuntimeError):
+    absent = missing(module, error) if of_nothing else None
+    if absent is None and not isinstance(error, AttributeError | LookupError | ZeroDivisionError):
         return None
-    absent = [name for name, parameter in module._parameters.items() if parameter is None]
-    lacks = absent if "NoneType" in str(error) else []  # a bias that no such layer has is none that is missed
-    why = f"lacks {' and '.join(lacks)}" if lacks else "has fields that do not go together"
+    why = "has fields that do not go together" if absent is None else f"lacks {absent}"
     return f"the module from the file {why}: {error}"
+
+
+def missing(module: Any, error: Exception) -> str | None:
+    """The fields that a module has not got, by their names in files, where that is what an error is about.
+
+    Not those that may be missing, if there are others.
+
+    >>> import clearstate.nn as nn
+    >>> layer = nn.Max(1)
+    >>> layer.dimension = None
+    >>> missing(layer, TypeError("an integer is required (got type NoneType)"))
+    'dimension'
+    """
+    if "None" not in str(error):
+        return None
+    cls = type(module)
+    attributes = {name: field.attribute for name, field in module.fields.items() if field.attribute}
+    nothing = [n for n, a in attributes.items() if not hasattr(cls, a) and getattr(module, a, None) is None]
+    optional = _optional(cls.__init__)
+    absent = [name for name in nothing if attributes[name] not in optional] or nothing
+    if not absent and "NoneType" in str(error):  # a bias that no such layer has is none that is missed
+        absent = [name for name, parameter in module._parameters.items() if parameter is None]
+    return " and ".join(absent) or None
+
+
+@cache
+def _optional(constructor: Callable[..., None]) -> frozenset[str]:
+    """What a constructor need not be given, or may be told not to do."""
+    given = inspect.signature(constructor).parameters.values()
+    return frozenset(parameter.name for parameter in given if parameter.default is None or parameter.default is False)
+
+
+def _holds_none(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_holds_none, value))
+    return value is None
 
 
 def misfit(module: Any) -> str | None:

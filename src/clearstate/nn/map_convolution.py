@@ -58,7 +58,7 @@ class _MapConvolution(_Windowed):
         source, to = self.conn_table.long().unbind(1)
         sizes = self.n_output_plane, self.n_input_plane
         places = (source, to) if transposed else (to, source)
-        full = self.weight.new_zeros(*(sizes[::-1] if transposed else sizes), self.kh, self.kw)
+        full = self.weight.new_zeros((*(sizes[::-1] if transposed else sizes), self.kh, self.kw))
         return full.index_put(places, self.weight, accumulate=True)
 
     def used(self, input: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from ..formats.t7.objects import Boolean, Value, element_type, numeric_class
 from ..roles import Role
 from . import undeclared
 from .declared import misfit
+from .due import missing
 from .fields import Form, counted_from_zero, of_gradient, of_role
 from .opaque import Opaque
 from .ownership import adopt, mapped
@@ -151,6 +152,9 @@ class Reading:
             except (AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
                 if isinstance(error, ClearstateError | RecursionError):
                     raise
+                absent = error.args[0] if isinstance(error, KeyError) else missing(made, error)
+                if absent is not None:
+                    raise ClearstateError(f"{obj.typename} in the file lacks {absent}") from error
                 raise ClearstateError(f"{obj.typename} in the file is not as its class is made: {error}") from error
         elif entry_for(obj.typename, obj.fields) is None:
             self.known[id(obj)] = obj

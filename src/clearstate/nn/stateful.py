@@ -21,7 +21,7 @@ from torch.nn.modules.module import (
 
 from ..formats.t7.classes import Fresh, Left, lookup
 from . import undeclared
-from .due import files_fault
+from .due import files_fault, missing
 from .fields import Fields, merged
 from .nodes import as_node
 from .ownership import GONE, TABLES, Kept, adopt, emptied, empty, let_go, mapped, own_alias, tensors
@@ -198,7 +198,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         What a class of this package trips over where the module is from a file, is the file's doing.
         """
         of_file = "extra" in self.__dict__ and self.of_package
-        why = files_fault(self, error) if of_file else None
+        why = files_fault(self, error, input) if of_file else None
         return error if why is None else ValueError(why)
 
     def leaving(self, error: Exception, input: Any, outermost: bool) -> Exception:
@@ -436,7 +436,13 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         return [(name, child) for name, child in self._modules.items() if name.isdigit() and child is not None]
 
     def __repr__(self) -> str:
-        return self.to_string()
+        try:
+            return self.to_string()
+        except (TypeError, AttributeError) as error:
+            absent = missing(self, error) if "extra" in self.__dict__ else None
+            if absent is None:
+                raise
+            return f"{self.typename}(the file lacks {absent})"
 
     def to_string(self) -> str:
         """The module as Torch7 prints it."""

@@ -27,6 +27,9 @@ SMALL = 1 << 16
 """Bytes of a file up to which reading it whole costs less than mapping it."""
 
 
+_TO_READ = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+
+
 class Data(Protocol):
     """A run of ``count`` numbers of type ``dtype``."""
 
@@ -101,12 +104,12 @@ class Source:
 
     @classmethod
     def open(cls, path: str) -> Source:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        fd = os.open(path, _TO_READ)
         try:
             size = os.fstat(fd).st_size
             if size > SMALL:
                 return cls(mmap.mmap(fd, 0, access=mmap.ACCESS_READ), fd)
-            buffer = b""
+            buffer = os.read(fd, size)
             while len(buffer) < size and (piece := os.read(fd, size - len(buffer))):
                 buffer += piece
             os.close(fd)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from .errors import ClearstateError
-from .inspecting import door_of, is_index, is_module, open_path
+from .inspecting import door_of, is_index, is_module, open_path, shards
 from .inventory import Inventory
 from .remote import delivered, here, is_remote
 from .roles import DROPPED_BY_DEFAULT, Role
@@ -271,16 +271,22 @@ def clear_file(
 
 def _elsewhere(name: str, target: str | None, *, dry_run: bool, **how: Any) -> Cleared:
     """The same where the file is elsewhere, or is to go there: on copies here."""
+    from .formats.pt.companions import goes_along
+
+    whole = is_remote(name) and is_index(name) and target is not None and target.endswith(("/", ".json"))
     with ExitStack() as copies:
-        local = copies.enter_context(here(name))
+        local = copies.enter_context(here(name, beside=goes_along if whole else None))
+        alone = whole and len(os.listdir(os.path.dirname(local))) == 1 + len(shards(local))
         place = target
         if target is not None and is_remote(target):
             place = None if dry_run else copies.enter_context(delivered(target))
         done = clear_file(local, place, dry_run=dry_run, **how)
     before, after = replace(done.before, source=name), replace(done.after, source=target or name)
-    if is_remote(name) and is_index(name) and target is not None and target.endswith(("/", ".json")):
-        alone = "only the index and its shards were fetched: config.json and the like are still to be copied"
-        done = replace(done, done=(*done.done, alone))
+    if alone:
+        missing = (
+            "nothing but the index and its shards was found there: config.json and the like are still to be copied"
+        )
+        done = replace(done, done=(*done.done, missing))
     return replace(done, before=before, after=after, path=None if dry_run else target)
 
 

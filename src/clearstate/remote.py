@@ -9,7 +9,7 @@ import errno
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -17,6 +17,9 @@ from .errors import ClearstateError, FormatError
 
 ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(::[A-Za-z0-9+.-]+)*://")
 """How an address begins, and no path does."""
+
+Beside = Callable[[str, int], bool]
+"""Says of a file in the same folder, by its name and its bytes, whether it is to come."""
 
 LONGEST = 300
 """Letters of what a backend says that are told."""
@@ -31,21 +34,27 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
     return ADDRESS.match(os.fspath(path)) is not None
 
 
-def here(path: str | os.PathLike[str], *, outline: bool = False) -> AbstractContextManager[str]:
+def here(
+    path: str | os.PathLike[str], *, outline: bool = False, beside: Beside | None = None
+) -> AbstractContextManager[str]:
     """The path of a file on this machine: itself, or that of a copy of what is elsewhere.
 
-    With ``outline`` the copy may have holes in place of numbers.
+    With ``outline`` the copy may have holes in place of numbers. For ``beside`` see `fetched`.
 
     >>> with here("model.t7") as path:
     ...     path
     'model.t7'
     """
-    return fetched(os.fspath(path), outline=outline) if is_remote(path) else nullcontext(os.fspath(path))
+    name = os.fspath(path)
+    return fetched(name, outline=outline, beside=beside) if is_remote(name) else nullcontext(name)
 
 
 @contextmanager
-def fetched(address: str, *, outline: bool = False) -> Iterator[str]:
+def fetched(address: str, *, outline: bool = False, beside: Beside | None = None) -> Iterator[str]:
     """A copy of the file for the time of the block; of the index of shards, with all that it names beside it.
+
+    With ``beside`` come the other files of its folder for whose name and bytes it says yes, where the place can list
+    what it has.
 
     Raises:
         ClearstateError: fsspec, or what it needs for such addresses, is not installed, or does not let us in.
@@ -65,10 +74,15 @@ def fetched(address: str, *, outline: bool = False) -> Iterator[str]:
             _get(system, place, local, address, outline)
             from .inspecting import shards
 
-            for name in shards(local):
-                beside = posixpath.join(posixpath.dirname(place), name)
+            names = shards(local)
+            if beside is not None:
+                known = {os.path.basename(local), *names}
+                listed = _listed(system, posixpath.dirname(place))
+                names += [name for name, size in listed if name not in known and beside(name, size)]
+            for name in names:
+                there = posixpath.join(posixpath.dirname(place), name)
                 told = posixpath.join(posixpath.dirname(address), name)
-                _get(system, beside, os.path.join(folder, name), told, outline)
+                _get(system, there, os.path.join(folder, name), told, outline)
             yield local
 
 
@@ -112,6 +126,17 @@ def found(pattern: str, suffixes: tuple[str, ...]) -> list[str]:
     if not names:
         raise ClearstateError(f"no file matches {pattern}")
     return [scheme + name.lstrip("/") for name in names]
+
+
+def _listed(system: Any, folder: str) -> list[tuple[str, int]]:
+    """The names and bytes of the files in a folder, hidden ones aside; none where the place does not list them, as
+    most of the web."""
+    try:
+        files = [found for found in system.ls(folder, detail=True) if found["type"] == "file"]
+        listed = [(posixpath.basename(found["name"]), found["size"]) for found in files]
+    except Exception:
+        return []
+    return [(name, size) for name, size in listed if not name.startswith(".") and isinstance(size, int)]
 
 
 def _folder() -> AbstractContextManager[str]:

@@ -199,6 +199,11 @@ def test_shards_elsewhere_come_and_go_together(command: Command, here: Path, els
     assert done.code == 0, done
     assert "config.json and the like are still to be copied" in " ".join(done.out.split())
     assert files(here / "new") == files(folder)
+    for name in "config.json", "training_args.bin":
+        elsewhere.pipe(f"/bucket/m/{name}", b"{}")
+    done = command("clear", index, "-o", "whole/")
+    assert "Copied beside the new index: config.json" in " ".join(done.out.split()), done
+    assert files(here / "whole") == files(folder) | {"config.json"}
     done = command("clear", index, "-o", "memory://bucket/one.safetensors")
     assert done.code == 0, done
     assert command("verify", "memory://bucket/one.safetensors", "old").code == 0

@@ -38,9 +38,17 @@ def companions(file: Sharded, folder: str) -> tuple[list[str], list[str]]:
         own = name in file.shards or name == os.path.basename(file.path)
         if own or name.startswith(".") or not os.path.isfile(path) or os.path.lexists(os.path.join(folder, name)):
             continue
-        weights = name.lower().endswith(WEIGHTS) or INDEX.fullmatch(name)
-        (behind if weights or os.path.getsize(path) > LARGEST else along).append(name)
+        (along if goes_along(name, os.path.getsize(path)) else behind).append(name)
     return along, behind
+
+
+def goes_along(name: str, size: int) -> bool:
+    """Whether a file beside an index is no weights, by its name and its bytes.
+
+    >>> goes_along("tokenizer.json", 1 << 20), goes_along("optimizer.bin", 10), goes_along("log.txt", 1 << 30)
+    (True, False, False)
+    """
+    return size <= LARGEST and not name.lower().endswith(WEIGHTS) and not INDEX.fullmatch(name)
 
 
 def told(file: Sharded, folder: str) -> list[str]:

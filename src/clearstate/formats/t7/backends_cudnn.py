@@ -365,7 +365,7 @@ def in_two(fields: Table, views: Views) -> None:
     averages = fields.pop("sizeAverage", True)
     criterion = fields["criterion"]
     if criterion.get("sizeAverage") is not averages:
-        changed = Object(criterion.typename, Table(criterion.state), version=criterion.version)
+        changed = criterion.with_state(Table(criterion.state))
         changed["sizeAverage"] = averages
         fields["criterion"] = changed
 

@@ -93,6 +93,14 @@ class Object:
         """The state where it is a table, else an empty one."""
         return self.state if type(self.state) is Table else Table()
 
+    def with_state(self, state: Value) -> Object:
+        """Another object of the same class and version.
+
+        >>> Object("nn.Reshape", Table(), version=2).with_state(Table(nelement=4))["nelement"]
+        4
+        """
+        return Object(self.typename, state, version=self.version)
+
     def __getitem__(self, name: Value) -> Value:
         return self.state[name]
 

@@ -134,7 +134,7 @@ class LocalResponseNormalization(Module, typename="inn.LocalResponseNormalizatio
     def from_object(cls, made: Any, obj: Any, reading: Any) -> None:
         rest = t7.Table(obj.state)
         net = rest.pop("modules", None)
-        super().from_object(made, t7.Object(obj.typename, rest, version=obj.version), reading)
+        super().from_object(made, obj.with_state(rest), reading)
         made.net = reading.child(net)
 
     def to_object(self, obj: Any, writing: Any) -> None:

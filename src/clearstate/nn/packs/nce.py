@@ -136,7 +136,7 @@ class NCEModule(Linear):
     def from_object(cls, made: Any, obj: Any, reading: Any) -> None:
         rest = t7.Table(obj.state)
         sampler = rest.pop("aliasmultinomial", None)
-        super().from_object(made, t7.Object(obj.typename, rest, version=obj.version), reading)
+        super().from_object(made, obj.with_state(rest), reading)
         if isinstance(sampler, t7.Object):
             made.__dict__["_sampler"] = AliasMultinomial.read(sampler, reading)
 

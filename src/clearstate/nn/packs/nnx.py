@@ -219,8 +219,7 @@ class SpatialClassifier(Referring):
     def from_object(cls, made: Any, obj: Any, reading: Any) -> None:
         held = obj.state.get("classifier")
         if obj.state.get("modules") is None and isinstance(held, t7.Object):
-            state = t7.Table({**obj.state, "modules": t7.Table.of([held])})
-            obj = t7.Object(obj.typename, state, version=obj.version)
+            obj = obj.with_state(t7.Table({**obj.state, "modules": t7.Table.of([held])}))
         super().from_object(made, obj, reading)
         if "0" not in made._modules:
             raise ValueError("it has no classifier")

@@ -45,7 +45,7 @@ class Referring(Module):
             if isinstance(name, str) and isinstance(value, t7.Object) and id(value) in inside
         }
         rest = t7.Table({name: value for name, value in obj.state.items() if name not in held})
-        super().from_object(made, t7.Object(obj.typename, rest, version=obj.version), reading)
+        super().from_object(made, obj.with_state(rest), reading)
         made.__dict__["references"] = held
 
     def to_object(self, obj: Any, writing: Any) -> None:

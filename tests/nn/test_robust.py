@@ -118,6 +118,51 @@ def test_outputs_that_nobody_asked_for_go_along_into_copies_files_and_other_type
         assert torch.equal(output, due.to(output.dtype))
 
 
+class Remembers(nn.Module):
+    """Goes on from its own last output, as a layer carried over from Torch7 may."""
+
+    def update_output(self, input: torch.Tensor) -> torch.Tensor:
+        last = self.output
+        return input if last.shape != input.shape else last * 0.5 + input
+
+
+def test_a_layer_that_goes_on_from_its_own_output_gives_the_same_alone_and_inside_a_net() -> None:
+    alone, inside = Remembers(), nn.Sequential(nn.Identity(), Remembers())
+    for due in (1.0, 1.5, 1.75, 1.875):
+        assert (alone.forward(torch.ones(1)).item(), inside.forward(torch.ones(1)).item()) == (due, due)
+
+
+def test_an_output_stays_until_it_is_written_again_or_cleared() -> None:
+    model: Any = nn.Parallel(0, 0).add(nn.Linear(3, 3)).add(nn.Linear(3, 2))
+    model.forward(torch.ones(2, 3))
+    model.forward(torch.ones(1, 3))
+    assert model[1].output.numel() == 2
+    chain: Any = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    chain.forward(torch.ones(2, 3))
+    with pytest.raises(ValueError, match="last dimension is 3"):
+        chain.forward(torch.ones(2, 2))
+    assert chain[1].output.shape == (2, 3)
+
+
+def test_what_forward_returned_may_be_changed_before_backward() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    due = model.backward(torch.ones(2, 3), torch.ones_like(model.forward(torch.ones(2, 3)))).shape
+    model.clear_state()
+    for _ in range(2):
+        model.forward(torch.ones(2, 3)).mul_(0.5)
+        assert model.backward(torch.ones(2, 3), torch.ones(2, 3)).shape == due
+
+
+def test_layers_that_convert_keep_their_type_under_another_default() -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        copying: Any = nn.Copy("torch.DoubleTensor", "torch.FloatTensor")
+        for _ in range(2):
+            assert copying.forward(torch.ones(2)).dtype is torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_the_output_of_a_module_that_two_nets_share_is_what_the_last_of_them_gave() -> None:
     shared: Any = nn.Tanh()
     first, second = nn.Sequential(nn.Identity(), shared), nn.Sequential(shared, nn.MulConstant(2))

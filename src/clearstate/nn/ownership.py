@@ -33,11 +33,11 @@ def adopt(own: Kept, result: Kept, former: Former | None = None) -> Kept:
     """
     if isinstance(result, Tensor):
         if type(own) is not Tensor or own.requires_grad:
-            return result.detach()
+            return result.data
         try:
             own.data = result  # takes nothing of the result's graph
         except RuntimeError:  # another device or layout, an inference tensor: no object can change to that
-            return result.detach()
+            return result.data
         return own
     if isinstance(result, list | tuple | dict):
         kind = dict if isinstance(result, dict) else list
@@ -123,39 +123,6 @@ ALONE, ALONE_IN_TABLE = _references()
 """What ``getrefcount`` says of an object that only one variable holds; of one that only a list holds, under ``map``."""
 
 
-FLOAT = torch.float32
-
-GONE = object()
-"""Stands for a value that a module has no more."""
-
-
-def let_go(own: dict[str, Any], name: str) -> Kept:
-    """Takes a value off a module: what nobody else holds is gone, and is made anew when somebody asks for it.
-
-    Args:
-        own: the module's attributes.
-        name: ``"output"`` or ``"grad_input"``.
-
-    Returns:
-        `GONE`; or the value, where somebody holds it or it is not of the kind that constructors make.
-
-    >>> own = {"output": torch.ones(2)}
-    >>> let_go(own, "output") is GONE, own
-    (True, {})
-    >>> held = torch.ones(2)
-    >>> let_go({"output": held}, "output") is held
-    True
-    """
-    held = own.pop(name, GONE)
-    kind = type(held)
-    if kind is Tensor:
-        if getrefcount(held) == ALONE and held.dtype is FLOAT and held.is_cpu:
-            return GONE
-    elif kind is float or (kind is list and held and getrefcount(held) == ALONE and alone_in(held)):
-        return GONE
-    return held
-
-
 def alone_in(table: list[Any]) -> bool:
     """Whether nobody but this list holds what is in it: tensors of the kind that constructors make.
 
@@ -167,7 +134,7 @@ def alone_in(table: list[Any]) -> bool:
     False
     """
     return all(count == ALONE_IN_TABLE for count in map(getrefcount, table)) and all(
-        type(part) is Tensor and part.dtype is FLOAT and part.is_cpu for part in table
+        type(part) is Tensor and part.dtype is torch.float32 and part.is_cpu for part in table
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
+from sys import getrefcount
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -24,7 +25,7 @@ from . import undeclared
 from .due import files_fault, missing
 from .fields import Fields, merged
 from .nodes import as_node
-from .ownership import GONE, TABLES, Kept, adopt, emptied, empty, let_go, mapped, own_alias, tensors
+from .ownership import ALONE, TABLES, Kept, adopt, alone_in, emptied, empty, mapped, own_alias, tensors
 from .passage import passed
 from .tape import LARGE, UNDONE, Entry, Slice, Tape, Way, calls, gradients, leaf, matched, recording
 from .tracing import noted, proxy_in
@@ -52,10 +53,7 @@ class _Constructed(type):
 
 
 class _Unasked:
-    """``output`` or ``grad_input`` of a module that has none of its own: it gets one when somebody asks for it.
-
-    An ``output`` holds what the last forward gave, as long as there is a tape of it.
-    """
+    """``output`` or ``grad_input`` of a module that has none of its own: it gets one when somebody asks for it."""
 
     def __init__(self, attribute: str) -> None:
         self.attribute = attribute
@@ -67,12 +65,8 @@ class _Unasked:
         for registered in (own.get("_modules"), own.get("_parameters"), own.get("_buffers")):
             if registered and name in registered:  # a layer of a user's own may have a child of that name
                 return registered[name]
-        part: Slice | None = own.get("_tape")
-        if name == "output" and part is not None and part.entries:
-            value = adopt(None, module.as_output(part.entries[0].result))
-        else:
-            entry = lookup(module.typename)
-            value = as_constructed(entry.transient.get(KEPT[name]) if entry else None)
+        entry = lookup(module.typename)
+        value = as_constructed(entry.transient.get(KEPT[name]) if entry else None)
         if not torch.compiler.is_compiling():
             own[name] = value
         return value
@@ -253,15 +247,10 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         start = len(entries)
         entries.append(UNDONE)
         own = self.__dict__
-        held = own.get("output")
+        held = own.get("output")  # before a layer's own code assigns another
         result = self.update_output(inner, *rest)
         entries[start] = Entry(weakref.ref(self), inner, result)
         own["_tape"] = Slice(tape, start, len(entries))
-        if held is own.get("output"):  # a layer's own code may have assigned another
-            held = None
-            held = let_go(own, "output")
-            if held is GONE:
-                return result
         own["output"] = adopt(held, self.as_output(result), own["_former"].get("output") if "_former" in own else None)
         return result
 
@@ -334,18 +323,23 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         if part is not None:
             yield from (("<tape>", t) for entry in part.entries[:1] for t in tensors([entry.inner, entry.result]))
         for name in (*KEPT, *self.transient):
-            value = self.output if name == "output" else own.get(name)
-            for i, tensor in enumerate(tensors(value)):
-                yield (name if tensor is value else f"{name}[{i}]"), tensor
+            for i, tensor in enumerate(tensors(own.get(name))):
+                yield (name if tensor is own[name] else f"{name}[{i}]"), tensor
 
     def clear_own(self) -> None:
         """Drops what work left on this module, not on those inside it."""
         own = self.__dict__
         own.pop("_tape", None)
         for name in KEPT:
-            held = let_go(own, name)
-            if held is not GONE:
-                self._empty(name, held)
+            if name not in own:
+                continue
+            held = own.pop(name)  # what nobody else holds goes, and is made anew when somebody asks
+            if type(held) is Tensor:
+                if getrefcount(held) == ALONE and held.dtype is FLOAT and held.is_cpu:
+                    continue
+            elif type(held) is list and held and getrefcount(held) == ALONE and alone_in(held):
+                continue
+            self._empty(name, held)
         if self.transient:
             constructed = own.get("_constructed", NOTHING)
             for name in self.transient:
@@ -375,7 +369,6 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
 
     def __getstate__(self) -> dict[str, Any]:
         own = self.__dict__
-        _ = self.output  # what is made when somebody asks for it is copied as well
         state = {key: value for key, value in own.items() if key not in UNSAVED}
         for name in (*KEPT, *self.transient):  # objects of the copy's own, without a graph
             if name in state:
@@ -392,10 +385,10 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         fn = fn if isinstance(fn, SharingKept) else SharingKept(fn)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         own = self.__dict__
-        for name in KEPT:
-            getattr(self, name)  # what is made when somebody asks for it is converted as well
         own.pop("_tape", None)
         own.pop("file_type", None)
+        for name in KEPT:
+            getattr(self, name)  # what is made when somebody asks for it is converted as well
         for name in (*KEPT, *self.transient):
             if name in own:
                 own[name] = adopt(own[name], mapped(own[name], fn))
@@ -452,6 +445,7 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
 KEPT = {"output": "output", "grad_input": "gradInput"}
 """What the protocol keeps on every module, and its Lua name."""
 
+FLOAT = torch.float32
 NOTHING: dict[str, Any] = {}
 
 UNSAVED = frozenset(("_tape", "_former", "_compiled_call_impl"))

@@ -65,7 +65,7 @@ def test_clearing_a_compiled_model_does_not_compile_it_again(known: bool, how: s
 
 
 class Tables(Module):
-    """Tables of all sorts: empty, with a length that is computed, with keys made beforehand."""
+    """Tables of all sorts: empty, with a length that is computed, with entries made beforehand."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,9 @@ def test_tables_of_all_sorts_are_emptied_in_place_and_work_again() -> None:
     assert list(model.by_name) == ["y"]
     cs.clear_state(model)
     copy.deepcopy(model)
-    assert (model.last, model.by_name, model.maps) == (deque(), {}, {})
+    assert (model.last, model.by_name) == (deque(), {})
+    assert list(model.maps) == ["a", "b"], "it was made with these keys"
+    assert model.maps["a"].grad_fn is None
     assert all(a is b for a, b in zip((model.last, model.by_name, model.maps), tables, strict=True))
     assert model.last.maxlen == 2
     model(torch.ones(2))

@@ -18,7 +18,7 @@ from ..inventory import SHOWN, some
 from ..roles import Role
 from .baseline import Baseline
 from .code import strip
-from .constructors import Left, stores
+from .constructors import Left, left_by
 from .declared import plan
 from .detaching import Undo, detached
 from .evidence import Judged, Walk, judge
@@ -92,7 +92,7 @@ def _clear_transient(model: torch.nn.Module, walk: Walk, sample: Any, baseline: 
             at = judged.attribute
             if judged.role is Role.TRANSIENT:
                 restore(at, baseline, done)
-            elif judged.role is not Role.UNKNOWN or judged.aliases:
+            elif judged.role is not Role.UNKNOWN or judged.aliases or judged.recomputed:
                 _cut_graphs(judged, done)
         at = None
         for _, module in walk:
@@ -141,7 +141,7 @@ def _restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) 
     if baseline is not None and baseline.knows(attribute.module):
         there, then = baseline.value(attribute)
     else:
-        left = stores(type(attribute.module)).get(attribute.name, Left.NOTHING)
+        left = left_by(type(attribute.module), attribute.name)
         there = left is not Left.NOTHING
         then = None if isinstance(left, Left) else left()
         if left is Left.SOMETHING and type(attribute.value) in TABLES:

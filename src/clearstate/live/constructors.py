@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from types import CodeType
@@ -30,6 +30,85 @@ class Left(Enum):
 
     NOTHING = "no constructor stores it"
     SOMETHING = "a constructor stores a value that is computed"
+
+
+def left_by(cls: type, name: str) -> Callable[[], Any] | Left:
+    """What makes the value that a class's constructors leave in an attribute, as far as it is known.
+
+    A table is known to be empty only where nothing on the way fills it. What constructors mention as a text, and what
+    PyTorch's own layers mention anywhere, is something.
+
+    >>> class Layer:
+    ...     def __init__(self):
+    ...         self.table = {"scale": 2}
+    ...         self.empty = {}
+    ...         self.steps = {}
+    ...         self.add("state")
+    ...     def add(self, name):
+    ...         self.steps[name] = 0
+    >>> left_by(Layer, "empty")(), left_by(Layer, "table").name, left_by(Layer, "steps").name
+    ({}, 'SOMETHING', 'SOMETHING')
+    >>> left_by(Layer, "state").name, left_by(Layer, "last").name
+    ('SOMETHING', 'NOTHING')
+    """
+    left = stores(cls).get(name, Left.NOTHING)
+    if left is Left.NOTHING:
+        return Left.SOMETHING if name in _mentioned(cls) else left
+    if isinstance(left, Left) or name not in _touched(cls):
+        return left
+    return Left.SOMETHING if isinstance(left(), list | dict | set | deque) else left
+
+
+@fact
+def _construction(cls: type) -> tuple[CodeType, ...]:
+    """The code of all constructors of a class, and of the methods that these call; not of what every module can do."""
+    parents = [parent for parent in cls.__mro__ if parent.__module__ != BASE]
+    methods: dict[str, list[CodeType]] = {}
+    for parent in parents:
+        for name, code in own_codes(parent):
+            methods.setdefault(name, []).append(code)
+    found: dict[CodeType, None] = {}
+    waiting = [code for name in CONSTRUCTORS for code in methods.get(name, ())]
+    while waiting:
+        code = waiting.pop()
+        if code not in found:
+            found[code] = None
+            waiting += [more for name in code.co_names if name != "forward" for more in methods.get(name, ())]
+    return tuple(nested(found))
+
+
+@fact
+def _touched(cls: type) -> frozenset[str]:
+    """The attributes that construction reads, or mentions as a text: their tables may have been filled by it."""
+    codes = _construction(cls)
+    read = {
+        str(step.argval)
+        for code in codes
+        for step in dis.get_instructions(code)
+        if step.opname in ("LOAD_ATTR", "LOAD_METHOD")
+    }
+    return frozenset(read).union(*(_texts(code.co_consts) for code in codes))
+
+
+@fact
+def _mentioned(cls: type) -> frozenset[str]:
+    """The attributes that construction stores in methods it calls, or mentions as a text: it may well make them.
+
+    A text may be what a constructor takes unless it is given another. Of PyTorch's own layers, all that they store.
+    """
+    codes = _construction(cls)
+    found = {text for code in codes for text in _texts(code.co_consts)}
+    for parent in cls.__mro__:
+        if parent.__module__.startswith("torch.nn.") and parent.__module__ != BASE:
+            codes += tuple(code for _, code in own_codes(parent))
+        for name in CONSTRUCTORS:
+            found.update(_texts(getattr(parent.__dict__.get(name), "__defaults__", None) or ()))
+    stored = (step for code in codes for step in dis.get_instructions(code) if step.opname == "STORE_ATTR")
+    return frozenset(found).union(str(step.argval) for step in stored)
+
+
+def _texts(values: Iterable[Any]) -> Iterator[str]:
+    return (value for value in values if isinstance(value, str) and value.isidentifier())
 
 
 @fact
@@ -102,12 +181,24 @@ def _made_by(before: list[dis.Instruction]) -> Callable[[], Any] | Left:
         value = step.argval
         return lambda: value
     if step.arg != 0:
-        return Left.SOMETHING
+        return _table_made_by(before[:-1]) or Left.SOMETHING
     if step.opname in ("CALL", "CALL_FUNCTION", "CALL_METHOD") and len(before) > 2:
         called = [one for one in before[-5:-2] if one.opname not in ("PRECALL", "PUSH_NULL")]
         loads = bool(called) and called[-1].opname in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD")
         return EMPTY.get(called[-1].argval, Left.SOMETHING) if loads else Left.SOMETHING
     return {"BUILD_LIST": list, "BUILD_MAP": dict}.get(step.opname, Left.SOMETHING)
+
+
+def _table_made_by(before: list[dis.Instruction]) -> Callable[[], Any] | None:
+    """What makes the empty table of ``deque(maxlen=...)`` or ``defaultdict(...)``, where that was called last."""
+    steps = []
+    for step in reversed(before[-7:]):
+        if step.opname.startswith("STORE"):
+            break
+        steps.append(step)
+    by_name = any(step.opname in ("KW_NAMES", "CALL_KW", "CALL_FUNCTION_KW") for step in steps)
+    called = {step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD")}
+    return deque if by_name and "deque" in called else defaultdict if "defaultdict" in called and not by_name else None
 
 
 EMPTY: dict[str, Callable[[], Any]] = {"dict": dict, "list": list, "set": set, "OrderedDict": OrderedDict}

@@ -2,7 +2,8 @@
 
 1. *Alias*: it shares memory with a parameter or a buffer: kept.
 2. *Declared*: the module's class, or a registration for it, says so; or it is a profiler's counter.
-3. *Computed*: it has a ``grad_fn``: transient, save where a hook recomputes it (``weight_norm``).
+3. *Computed*: it has a ``grad_fn``: transient, save where a hook recomputes it (``weight_norm``), or where methods go
+   on from what the constructor left there: that stays without its graph, and the rest below decides.
 4. *Observed*: it appeared or changed since a baseline: transient; since a baseline knows it unchanged: constant.
 5. *Proved*: runs without it, in evaluation and in training mode, gave the same numbers: transient.
 6. None of these: unknown, kept and reported.
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from ..roles import Role
+from .carried import is_carried, is_only_made
 from .declared import Plan, plan
 from .hanging import kind
 from .holdings import INTERNAL, PLAIN, Attribute, Found, is_parameter, is_plain, storage_key
@@ -51,7 +53,8 @@ class Judged:
     role: Role
     evidence: str
     recomputed: bool = False
-    """Whether its value stays and only its graph goes: a hook makes it anew before each forward, or it is a buffer."""
+    """Whether its value stays and only its graph goes: a hook makes it anew before each forward, it is a buffer, or
+    methods go on from it."""
 
     aliases: Sequence[Found] = ()
     """Those of the tensors that are memory of a parameter or a buffer."""
@@ -165,6 +168,8 @@ def _judged(
             computed = True
     if len(aliases) == len(tensors):
         graph = any(f.tensor.grad_fn is not None for f in aliases)
+        if graph and is_only_made(attribute):
+            return Judged(attribute, tensors, Role.PARAMETER, "alias")  # gradients go through it
         return Judged(attribute, tensors, Role.PARAMETER, "alias", graph, aliases)
     if name in known.transient:
         return Judged(attribute, tensors, Role.TRANSIENT, "declared", aliases=aliases)
@@ -174,15 +179,16 @@ def _judged(
         return Judged(attribute, tensors, Role.TRANSIENT, "declared", aliases=aliases)
     if computed and not isinstance(attribute.value, Tensor) and kind(attribute.value) is not None:
         return Judged(attribute, tensors, Role.UNKNOWN, "none", aliases=aliases)  # a trainer: no cache
-    if computed:
-        again = _recomputes(attribute.module, name)
+    again = computed and _recomputes(attribute.module, name)
+    carried = computed and not again and is_carried(attribute)
+    if computed and not carried:
         return Judged(attribute, tensors, Role.BUFFER if again else Role.TRANSIENT, "computed", again, aliases)
     if baseline is not None and (seen := baseline.role_of(attribute)) is not None:
         return Judged(attribute, tensors, seen, "observed", aliases=aliases)
     if proved and (said := proved.get((id(attribute.module), name))) is not None:
         role = Role.TRANSIENT if said == PROVED else Role.UNKNOWN
         return Judged(attribute, tensors, role, said, aliases=aliases)
-    return Judged(attribute, tensors, Role.UNKNOWN, "none", aliases=aliases)
+    return Judged(attribute, tensors, Role.UNKNOWN, "carried on" if carried else "none", carried, aliases)
 
 
 def _recomputes(module: torch.nn.Module, name: str) -> bool:

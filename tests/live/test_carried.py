@@ -208,3 +208,34 @@ def test_gradients_still_go_through_views_of_parameters(made: type[Module]) -> N
     before = gradient()
     cs.clear_state(model)
     assert torch.equal(gradient(), before)
+
+
+def test_what_deepcopy_still_refuses_is_named() -> None:
+    tied, layer = Tied(), Linear(2, 2)
+    layer._parameters["weight"] = layer.weight * 2  # type: ignore[assignment]
+    assert "decoder is a view that gradients go through: copy.deepcopy refuses its graph" in cs.inspect(tied).notes
+    (note,) = cs.inspect(layer).notes
+    assert note.startswith("weight is computed, though it stands for a parameter")
+
+
+@pytest.mark.filterwarnings("ignore:.*create_graph=True.*:UserWarning")
+def test_gradients_stay_without_the_graph_that_made_them() -> None:
+    layer = Linear(2, 2)
+    layer(torch.ones(1, 2)).pow(2).sum().backward(create_graph=True)
+    gradient = layer.weight.grad
+    assert gradient is not None
+    cs.clear_state(layer)
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.grad_fn is None
+    assert torch.equal(layer.weight.grad, gradient)
+    copy.deepcopy(layer)
+
+
+def test_paths_name_keys_that_are_no_plain_values_in_a_word() -> None:
+    layer: Any = Linear(2, 2)
+    layer.optimizer = torch.optim.Adam(layer.parameters())
+    layer(torch.ones(1, 2)).sum().backward()
+    layer.optimizer.step()
+    paths = [entry.path for entry in cs.inspect(layer).entries]
+    assert "optimizer.state[Parameter 0]['exp_avg']" in paths
+    assert not any("tensor(" in path for path in paths)

@@ -54,3 +54,19 @@ def test_weight_norm_and_a_method_that_the_constructor_chose_stay() -> None:
     torch.optim.SGD(net.parameters(), 1.0).zero_grad()
     net(x).sum().backward()
     assert net.fc.weight_g.grad is not None
+
+
+def test_hooks_on_parameters_are_named_and_go_when_asked_for() -> None:
+    layer: Any = torch.nn.Linear(2, 2)
+    layer.weight.register_hook(lambda gradient: gradient * 0)
+    layer.bias.register_post_accumulate_grad_hook(print)
+    notes = " ".join(cs.inspect(layer).notes)
+    assert "hangs on weight" in notes
+    assert "a hook on the accumulated gradient, print, hangs on bias" in notes
+    cs.clear_state(layer)
+    assert layer.weight._backward_hooks
+    cs.clear_state(layer, drop="code")
+    assert not cs.inspect(layer).notes
+    layer(torch.ones(1, 2)).sum().backward()
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.abs().sum() > 0

@@ -96,6 +96,7 @@ def _clear_transient(model: torch.nn.Module, walk: Walk, sample: Any, baseline: 
                 _cut_graphs(judged, done)
         at = None
         for _, module in walk:
+            _cut_graphs_of_gradients(module, done)
             if plan(type(module)).keeper:
                 module.clear_own()  # type: ignore[operator]
     except Exception as error:
@@ -122,6 +123,17 @@ def _cut_graphs(judged: Judged, done: list[Undo]) -> None:
     value = judged.attribute.value
     if graphs and (new := detached(value, graphs, done)) is not value:
         _set(judged.attribute, new, done)
+
+
+def _cut_graphs_of_gradients(module: torch.nn.Module, done: list[Undo]) -> None:
+    """Leaves gradients as they are and lets the graphs go that ``backward(create_graph=True)`` hung on them."""
+    for parameter in module.__dict__.get("_parameters", {}).values():
+        if parameter is None or parameter.grad_fn is not None:
+            continue
+        gradient = parameter.grad
+        if gradient is not None and gradient.grad_fn is not None:
+            parameter.grad = gradient.detach()
+            done.append(partial(setattr, parameter, "grad", gradient))
 
 
 def restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) -> None:

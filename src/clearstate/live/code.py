@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .hanging import HOOKS
+from .hanging import HOOKS, hooks_of
 from .wrappers import is_machinery
 
 BESIDES = ("{}", "{}_with_kwargs", "{}_always_called")
@@ -37,6 +37,12 @@ def strip(module: torch.nn.Module) -> None:
                 for table in (own.get(form.format(name)) for form in BESIDES):
                     if isinstance(table, MutableMapping) and key in table:
                         del table[key]
+    for parameter in own.get("_parameters", {}).values():
+        for name, hook in list(hooks_of(parameter)):
+            if not _is_of_torch(hook):
+                table = getattr(parameter, name)
+                for key in [key for key, value in table.items() if value is hook]:
+                    del table[key]
     for name in list(_patched(module)):
         del own[name]
 

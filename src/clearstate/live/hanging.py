@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from .holdings import INTERNAL, modules, parts
+from .carried import is_only_made
+from .holdings import INTERNAL, Attribute, modules, parts
 from .wrappers import is_machinery
 
 HOOKS = {
@@ -23,6 +24,12 @@ HOOKS = {
     "_load_state_dict_post_hooks": "load_state_dict post-hook",
 }
 """Where PyTorch keeps hooks, and what they are."""
+
+HOOKS_OF_TENSORS = {
+    "_backward_hooks": "gradient hook",
+    "_post_accumulate_grad_hooks": "hook on the accumulated gradient",
+}
+"""The same for tensors."""
 
 
 def notes(model: torch.nn.Module) -> Iterator[str]:
@@ -39,13 +46,40 @@ def notes(model: torch.nn.Module) -> Iterator[str]:
         for table, what in HOOKS.items():
             for hook in list(module.__dict__.get(table, {}).values()):
                 yield f"a {what}, {_name(hook)}, hangs on {whose}"
+        before = f"{path}." if path else ""
+        for name, parameter in module.__dict__.get("_parameters", {}).items():
+            for table, hook in hooks_of(parameter):
+                yield f"a {HOOKS_OF_TENSORS[table]}, {_name(hook)}, hangs on {before}{name}"
+            if parameter is not None and parameter.grad_fn is not None:
+                yield f"{before}{name} is computed, though it stands for a parameter: copy.deepcopy refuses its graph"
         for name, value in list(module.__dict__.items()):
             if is_machinery(type(module), name):
                 continue
             if name == "forward":
                 yield f"forward of {whose} is patched"
-            elif name not in INTERNAL and (hung := kind(value)) is not None:
-                yield f"{path + '.' if path else ''}{name} is {hung}"
+            elif name in INTERNAL:
+                continue
+            elif isinstance(value, torch.Tensor):
+                if (
+                    value.grad_fn is not None
+                    and value._is_view()
+                    and is_only_made(Attribute(path, module, name, value))
+                ):
+                    yield f"{before}{name} is a view that gradients go through: copy.deepcopy refuses its graph"
+            elif (hung := kind(value)) is not None:
+                yield f"{before}{name} is {hung}"
+
+
+def hooks_of(tensor: torch.Tensor | None) -> Iterator[tuple[str, Any]]:
+    """The hooks on a tensor, each with the table that it is in.
+
+    >>> weight = torch.nn.Linear(2, 2).weight
+    >>> _ = weight.register_hook(print)
+    >>> list(hooks_of(weight))
+    [('_backward_hooks', <built-in function print>)]
+    """
+    for table in HOOKS_OF_TENSORS:
+        yield from ((table, hook) for hook in list((getattr(tensor, table, None) or {}).values()))
 
 
 def _name(hook: Any) -> str:

@@ -171,7 +171,7 @@ def parts(value: Any) -> list[tuple[str, Any]]:
     """What a container or an object holds, with the step to it; nothing, where it refuses to be looked into."""
     try:
         if isinstance(value, Mapping):
-            return [(f"[{key!r}]", item) for key, item in list(value.items())]
+            return [(f"[{_shown(key, i)}]", item) for i, (key, item) in enumerate(list(value.items()))]
         if isinstance(value, list | tuple | set | frozenset | deque):
             return [(f"[{i}]", item) for i, item in enumerate(list(value))]
         if isinstance(value, functools.partial):
@@ -179,6 +179,15 @@ def parts(value: Any) -> list[tuple[str, Any]]:
         return [(f".{name}", item) for name, item in fields_of(value)]
     except Exception:  # code of another's class, which may raise whatever it likes
         return []
+
+
+def _shown(key: Any, number: int) -> str:
+    """A key as it is written in a path; one that is no plain value by its type and its number.
+
+    >>> _shown("a", 0), _shown((1, 2), 1), _shown(torch.ones(2), 2)
+    ("'a'", '(1, 2)', 'Tensor 2')
+    """
+    return repr(key) if is_plain(key) else f"{type(key).__name__} {number}"
 
 
 def fields_of(value: Any) -> list[tuple[str, Any]]:

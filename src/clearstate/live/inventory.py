@@ -127,7 +127,7 @@ def _of_module(
                 continue
             judged = registered.get((id(module), name))
             yield (name, tensor, *((role, "structural") if judged is None else (judged.role, judged.evidence)))
-            if role is Role.PARAMETER and tensor.grad is not None:
+            if role is Role.PARAMETER and tensor.is_leaf and tensor.grad is not None:
                 yield f"{name}.grad", tensor.grad, Role.GRADIENT, "structural"
     if plan(type(module)).keeper:
         keeper: Any = module

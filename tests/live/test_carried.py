@@ -239,3 +239,9 @@ def test_paths_name_keys_that_are_no_plain_values_in_a_word() -> None:
     paths = [entry.path for entry in cs.inspect(layer).entries]
     assert "optimizer.state[Parameter 0]['exp_avg']" in paths
     assert not any("tensor(" in path for path in paths)
+
+
+def test_modules_that_are_not_registered_are_named() -> None:
+    layer: Any = Linear(2, 2)
+    layer.itself, layer.others = [layer], {"a": Linear(2, 2), "b": 3}
+    assert cs.inspect(layer).notes == ("others['a'] is a module that is not registered: it is not looked into",)

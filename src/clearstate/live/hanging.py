@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -41,7 +41,9 @@ def notes(model: torch.nn.Module) -> Iterator[str]:
     >>> list(notes(layer))
     ['a forward hook, print, hangs on the model itself', 'forward of the model itself is patched']
     """
-    for path, module in modules(model):
+    walk = list(modules(model))
+    registered = {id(module) for _, module in walk}
+    for path, module in walk:
         whose = path or "the model itself"
         for table, what in HOOKS.items():
             for hook in list(module.__dict__.get(table, {}).values()):
@@ -53,21 +55,27 @@ def notes(model: torch.nn.Module) -> Iterator[str]:
             if parameter is not None and parameter.grad_fn is not None:
                 yield f"{before}{name} is computed, though it stands for a parameter: copy.deepcopy refuses its graph"
         for name, value in list(module.__dict__.items()):
-            if is_machinery(type(module), name):
-                continue
-            if name == "forward":
+            if name == "forward" and not is_machinery(type(module), name):
                 yield f"forward of {whose} is patched"
-            elif name in INTERNAL:
-                continue
-            elif isinstance(value, torch.Tensor):
-                if (
-                    value.grad_fn is not None
-                    and value._is_view()
-                    and is_only_made(Attribute(path, module, name, value))
-                ):
-                    yield f"{before}{name} is a view that gradients go through: copy.deepcopy refuses its graph"
-            elif (hung := kind(value)) is not None:
-                yield f"{before}{name} is {hung}"
+            elif name not in INTERNAL and not is_machinery(type(module), name):
+                yield from (
+                    f"{before}{name}{what}" for what in _strange(Attribute(path, module, name, value), registered)
+                )
+
+
+def _strange(attribute: Attribute, registered: Collection[int]) -> Iterator[str]:
+    """What there is to say of an attribute."""
+    value = attribute.value
+    if isinstance(value, torch.Tensor):
+        if value.grad_fn is not None and value._is_view() and is_only_made(attribute):
+            yield " is a view that gradients go through: copy.deepcopy refuses its graph"
+        return
+    if type(value) in (list, tuple, dict):
+        for step, item in parts(value):
+            if isinstance(item, torch.nn.Module) and id(item) not in registered:
+                yield f"{step} is a module that is not registered: it is not looked into"
+    if (hung := kind(value)) is not None:
+        yield f" is {hung}"
 
 
 def hooks_of(tensor: torch.Tensor | None) -> Iterator[tuple[str, Any]]:

@@ -23,7 +23,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearstate.formats.sniff import HEAD, KINDS, MAGIC, TAIL, Kind, refuse, sniff, sniff_bytes
+from clearstate.formats.peek import HEAD, TAIL
+from clearstate.formats.sniff import KINDS, MAGIC, Kind, refuse, sniff, sniff_bytes
 from tests.recordings import DIGITS, PUBLIC, RECORDED, paths, short
 
 
@@ -119,6 +120,13 @@ SAMPLES: list[tuple[str, bytes, str, str]] = [
         "clearstate reads it",
     ),
     ("pytorch-export", zipped("archive_format", "models/model.json"), "a program saved by torch.export", "export.load"),
+    (
+        "pytorch-distributed",
+        b"\x80\x04\x95\x10\0\0\0\0\0\0\0\x8c%torch.distributed.checkpoint.metadata\x94\x8c\x08Metadata",
+        "the metadata of torch.distributed.checkpoint",
+        "dcp_to_torch_save",
+    ),
+    ("pytorch-row", PYTORCH + PYTORCH, "several PyTorch checkpoints in a row", "each in a file of its own"),
     ("pytorch-legacy", LEGACY, "a PyTorch checkpoint (from before 1.6)", "clearstate reads it"),
     ("pytorch-tar", tarred("sys_info"), "a PyTorch checkpoint (from before 0.2)", "clearstate reads it"),
     *(

@@ -84,9 +84,16 @@ def _below(folder: str, base: str, outside: str | None) -> Iterator[Found]:
                 none = False
                 path = os.path.join(place, name)
                 yield Found(path, os.path.relpath(path, base))
-    if none:
+    if none and is_distributed(folder):
+        yield Found(folder, os.path.basename(folder))  # to be refused in words
+    elif none:
         known = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
         raise cs.ClearstateError(f"{folder} holds no {known} file; name the files if they are called otherwise")
+
+
+def is_distributed(folder: str) -> bool:
+    """Whether a folder is a checkpoint of torch.distributed.checkpoint: none is read, and what reads files says so."""
+    return os.path.isfile(os.path.join(folder, ".metadata"))
 
 
 def _sharded(place: str, names: Iterable[str]) -> tuple[set[str], set[str]]:
@@ -121,7 +128,7 @@ def readable(path: str) -> str:
         return path
     mode = os.stat(path).st_mode
     if stat.S_ISDIR(mode):
-        if _sharded(path, os.listdir(path))[0]:
+        if _sharded(path, os.listdir(path))[0] or is_distributed(path):
             return path
         raise cs.ClearstateError(f"{path} is a directory, not a file")
     if not stat.S_ISREG(mode):

@@ -14,20 +14,15 @@ import stat
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import WrongFormat
+from .peek import TAIL, Found, Peek
 
-HEAD = 8 << 10
-"""Bytes that are read from a file's start."""
-TAIL = (64 << 10) + 22
-"""Bytes that are read from its end where they are needed: the longest end record of a zip file."""
 LONGEST_HEADER = 100_000_000
 """Bytes that the safetensors format allows its header; up to `HEADER_READ` of them are read, for its offsets."""
 HEADER_READ = 16 << 20
-CREDIBLE = 1 << 50
-"""A file said to be longer than this many bytes is no cut file but a lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +50,7 @@ _OURS = "clearstate reads it."
 _ADDRESS = "It came in place of the file: check the address, and whether it asks for a login, and download again."
 _NOT_WHOLE = "Download it again: this one is not whole."
 _MODEL = "Give the model's own file."
+_MERGE = 'torch.distributed.checkpoint.format_utils.dcp_to_torch_save(FOLDER, "model.pt")'
 _SAVED = "It builds a model and holds none: give the .t7 file that torch.save wrote."
 
 KINDS: dict[str, tuple[str, str]] = {
@@ -75,6 +71,15 @@ KINDS: dict[str, tuple[str, str]] = {
     "pytorch-tar": ("a PyTorch checkpoint (from before 0.2)", _OURS),
     "torchscript": ("a TorchScript program", _OURS),
     "pytorch-export": ("a program saved by torch.export", f"{_READS}; this one opens with torch.export.load."),
+    "pytorch-distributed": (
+        "{what} of torch.distributed.checkpoint",
+        f"Make one file of the whole folder first: {_MERGE}.",
+    ),
+    "pytorch-row": (
+        "several PyTorch checkpoints in a row",
+        "Save each in a file of its own: torch.load reads them one by one from an open file; "
+        f"of a .distcp shard of torch.distributed.checkpoint make one with its whole folder: {_MERGE}.",
+    ),
     "pickle": ("a Python pickle", f"{_OURS[:-1]}, and runs nothing in it."),
     "safetensors": ("a safetensors file", _OURS),
     "safetensors-index": ("the index of a model in several safetensors files", _OURS),
@@ -157,15 +162,18 @@ def sniff(path: str | os.PathLike[str]) -> Kind:
     'npy'
     """
     mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        shards = os.path.isfile(os.path.join(path, ".metadata")) and any(map(_is_shard, os.listdir(path)))
+        return _kind(Found("pytorch-distributed", words={"what": "a folder"}) if shards else Found("folder"))
     if not stat.S_ISREG(mode):
-        return _kind(Found("folder" if stat.S_ISDIR(mode) else "device"))
+        return _kind(Found("device"))
     with open(path, "rb", buffering=0) as handle:
 
         def read(start: int, count: int) -> bytes:
             handle.seek(start)
             return handle.read(count)
 
-        return _sniff(Peek(os.fstat(handle.fileno()).st_size, read))
+        return _sniff(Peek(os.fstat(handle.fileno()).st_size, read, os.path.basename(path)))
 
 
 def sniff_bytes(data: bytes) -> Kind:
@@ -193,45 +201,6 @@ def refuse(path: str | os.PathLike[str]) -> WrongFormat | None:
     return None if kind.name in ("t7", "unknown") else WrongFormat(kind.description, kind.advice, path=path)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A test's answer: the kind, how it is known to be cut off, and the words its texts leave open."""
-
-    name: str
-    cut: str = ""
-    words: dict[str, str] = field(default_factory=dict)
-
-
-class Peek:
-    """What the tests see of a file: its size, its head, its tail on demand, and the head as text if it is one."""
-
-    def __init__(self, size: int, read: Callable[[int, int], bytes]) -> None:
-        self.size = size
-        self.read = read
-        self.head = read(0, HEAD)
-        self.text = _as_text(self.head)
-        self._tail: bytes | None = None
-
-    @classmethod
-    def of(cls, data: bytes) -> Peek:
-        return cls(len(data), lambda start, count: data[start : start + count])
-
-    @property
-    def tail(self) -> bytes:
-        if self._tail is None:
-            self._tail = self.read(max(0, self.size - TAIL), TAIL)
-        return self._tail
-
-    def number(self, at: int, size: int, order: Any = "little") -> int:
-        """An unsigned number in the head."""
-        return int.from_bytes(self.head[at : at + size], order)
-
-    def missing(self, size: int, least: str = "") -> str:
-        """How a file that should have ``size`` bytes is cut off, or an empty string."""
-        missing = size - self.size
-        return f"{least}{missing:,} bytes are missing" if 0 < missing < CREDIBLE else ""
-
-
 def _sniff(peek: Peek) -> Kind:
     for test in TESTS:
         found = test(peek)
@@ -246,14 +215,6 @@ def _kind(found: Found) -> Kind:
     if found.cut:
         return Kind(found.name, f"{description} that is cut off: {found.cut}", _NOT_WHOLE, whole=False)
     return Kind(found.name, description, advice)
-
-
-def _as_text(head: bytes) -> str:
-    """The head as text, or an empty string where it is none: no control characters, few strange bytes."""
-    wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
-    text = head.decode("utf-16" if wide else "utf-8-sig", "replace")
-    strange = text.count("\ufffd") > 1 + len(text) // 20
-    return "" if strange or re.search(r"[\0-\x08\x0e-\x1a\x1c-\x1f]", text) else text
 
 
 def _clean(text: str, most: int = 80) -> str:
@@ -306,9 +267,13 @@ def _hdf5(peek: Peek) -> Found | None:
 def _zip(peek: Peek) -> Found | None:
     if not peek.head.startswith((b"PK\3\4", b"PK\5\6")):
         return None
+    if _is_shard(peek.name):
+        return Found("pytorch-distributed", words={"what": "a shard"})
     names = list(_zip_names(peek))
     cut = _zip_cut(peek)
     base = {name.partition("/")[2] for name in names}
+    if base & {"data.pkl"} and not cut and _zip_start(peek) > 0:
+        return Found("pytorch-row")
     if base & {"data.pkl", ".data/serialization_id", ".format_version"}:
         program = "constants.pkl" in base or any(name.startswith("code/") for name in base)
         return Found("torchscript" if program else "pytorch-zip", cut)
@@ -335,12 +300,23 @@ def _zip_cut(peek: Peek) -> str:
     at = peek.tail.rfind(b"PK\5\6")
     if at < 0 or len(peek.tail) < at + 22:
         return "its end is missing"
+    return peek.missing(peek.size - _zip_start(peek))
+
+
+def _zip_start(peek: Peek) -> int:
+    """Where a zip's bytes begin: at 0, or behind others; below 0 where its first ones are missing."""
+    at = peek.tail.rfind(b"PK\5\6")
     size, start = (int.from_bytes(peek.tail[at + i : at + i + 4], "little") for i in (12, 16))
-    if 0xFFFFFFFF in (size, start):  # a zip of more than 4 GB: the numbers are in a larger record before
-        at = peek.tail.rfind(b"PK\6\6", 0, at)
+    wide = peek.tail.rfind(b"PK\6\6", 0, at) if peek.tail[max(at - 20, 0) : at].startswith(b"PK\6\7") else -1
+    if wide >= 0 or 0xFFFFFFFF in (size, start):  # of more than 4 GB, and PyTorch's: in a larger record before it
+        at = wide
         size, start = (int.from_bytes(peek.tail[at + i : at + i + 8], "little") for i in (40, 48))
-    directory_end = max(0, peek.size - TAIL) + at
-    return peek.missing(peek.size + start + size - directory_end) if at >= 0 else ""
+    return max(0, peek.size - TAIL) + at - size - start if at >= 0 else 0
+
+
+def _is_shard(name: str) -> bool:
+    """Whether a file is called as torch.distributed.checkpoint calls its shards: `__0_0.distcp`."""
+    return name.lower().endswith(".distcp")
 
 
 def _tar(peek: Peek) -> Found | None:
@@ -432,6 +408,8 @@ def _source(peek: Peek) -> Found | None:
 def _pickle(peek: Peek) -> Found | None:
     head = peek.head
     if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
+        if b"torch.distributed.checkpoint.metadata" in head[:64]:
+            return Found("pytorch-distributed", words={"what": "the metadata"})
         return Found("pickle")
     old = re.match(rb"\(?[dl]p\d+\r?\n|c[\w.]+\r?\n[\w.]+\r?\n|[}\]]q.|\(i[\w.]+\r?\n", head, re.S)
     return Found("pickle") if old and peek.tail.rstrip().endswith(b".") else None

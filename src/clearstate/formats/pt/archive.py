@@ -24,6 +24,12 @@ from .unpickle import unpickle
 HEADER = 30
 """Bytes of a member's own header, before its name."""
 
+DESCRIPTOR = 24
+"""Bytes behind a member that may say its checksum and sizes once more."""
+
+END = 22
+"""Bytes of the record that ends an archive, before its comment."""
+
 
 def open_zip(path: str) -> File:
     """The checkpoint in a zip file. Storages are mapped, not read.
@@ -80,11 +86,11 @@ def _members(path: str, source: Source, size: int) -> Iterator[tuple[str, tuple[
     """Every member's name, and where its bytes are."""
     try:
         with zipfile.ZipFile(path) as archive:
-            infos = archive.infolist()
+            infos, directory, comment = archive.infolist(), archive.start_dir, archive.comment
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
         raise FormatError("a zip archive with its directory at the end", str(error), path=path) from None
     names: set[str] = set()
-    places: list[tuple[int, int, str]] = []
+    places: list[tuple[int, int, int, str]] = []
     for info in infos:
         name = info.filename
         if name in names:
@@ -101,12 +107,27 @@ def _members(path: str, source: Source, size: int) -> Iterator[tuple[str, tuple[
         if info.compress_size != info.file_size or stop > size:
             missing = f"only {size - start} more bytes"
             raise FormatError(f"{info.file_size} bytes of member {name!r}", missing, offset=start, path=path)
-        places.append((begin, stop, name))
+        places.append((begin, stop, DESCRIPTOR if info.flag_bits & 8 else 0, name))
         yield name, (start, stop)
-    places.sort()
-    for (_, stop, one), (begin, _, other) in pairwise(places):
+    end = source.buffer.rfind(b"PK\x05\x06") + END + len(comment)
+    try:
+        _check_gaps([(0, 0, 0, ""), *sorted(places), (directory, end, 0, ""), (size, size, 0, "")])
+    except FormatError as error:
+        error.path = path
+        raise
+
+
+def _check_gaps(places: list[tuple[int, int, int, str]]) -> None:
+    """That members lie one behind the other, with nothing between: what is there would be lost on writing.
+
+    A member whose checksum was not known when its header was written has it behind its bytes.
+    """
+    for (_, stop, more, one), (begin, _, _, other) in pairwise(places):
         if begin < stop:
-            raise FormatError("members that lie apart", f"{one!r} and {other!r} overlap", offset=begin, path=path)
+            raise FormatError("members that lie apart", f"{one!r} and {other!r} overlap", offset=begin)
+        if begin > stop + more:
+            what = f"{begin - stop} bytes that are in no member of this archive, as where several files are in a row"
+            raise FormatError("an archive and nothing else", what, offset=stop)
 
 
 def _text(source: Source, place: tuple[int, int] | None) -> str | None:

@@ -278,6 +278,10 @@ class Criterion(Stateful):
         Raises:
             RuntimeError: there was no forward since the last `clear_state`.
         """
+        return self.update_grad_input(input, target)
+
+    def update_grad_input(self, input: Any, target: Any = None) -> Kept:
+        """The same as `backward`: a criterion has no parameters."""
         part: Slice | None = self.__dict__.get("_tape")
         result = None
         if part is not None and part.tape.entries:
@@ -288,10 +292,6 @@ class Criterion(Stateful):
                 return self.grad_input
         ones = torch.ones_like(result) if isinstance(result, Tensor) and result.numel() != 1 else None
         return self._back(ones, 1.0, inputs=True, parameters=False)
-
-    def update_grad_input(self, input: Any, target: Any = None) -> Kept:
-        """The same as `backward`: a criterion has no parameters."""
-        return self.backward(input, target)
 
     def as_output(self, result: Any) -> Any:
         return result.detach().item() if isinstance(result, Tensor) and result.numel() == 1 else result

@@ -20,11 +20,13 @@ from torch.nn.modules.module import (
     _global_forward_pre_hooks,
 )
 
-from ..formats.t7.classes import Fresh, Left, lookup
+from ..formats.t7.classes import Left, lookup
 from . import undeclared
+from .constructed import as_constructed, restore
 from .due import files_fault, missing
 from .fields import Fields, merged
 from .nodes import as_node
+from .own_gradients import DECISIVE, refused, take_over
 from .ownership import ALONE, TABLES, Kept, adopt, alone_in, emptied, empty, mapped, own_alias, tensors
 from .passage import passed
 from .tape import LARGE, UNDONE, Entry, Slice, Tape, Way, calls, gradients, leaf, matched, recording
@@ -50,6 +52,8 @@ class _Constructed(type):
         super().__setattr__(name, value)
         if name == "forward":
             super().__setattr__("_direct", False)
+        if name in DECISIVE:
+            take_over(cls)  # type: ignore[arg-type]
 
 
 class _Unasked:
@@ -119,6 +123,8 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
         cls.of_package = own
         if typename and not own:
             undeclared.declare(cls)
+        if not own:
+            take_over(cls)
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,6 +140,8 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in KEPT or name in self.transient:  # what a layer's own code keeps may be a caller's tensor
             value = mapped(value, own_alias)
+        elif name in DECISIVE:
+            refused(self, name)
         super().__setattr__(name, value)
 
     # Calling
@@ -467,28 +475,3 @@ def parameters_inside(module: torch.nn.Module) -> list[Tensor]:
     """All parameters of a module and of the modules inside, each once: as ``parameters()``, in less time."""
     found = {id(p): p for inner in inside(module) for p in inner._parameters.values() if p is not None}
     return list(found.values())
-
-
-def as_constructed(fresh: Fresh | None) -> Kept:
-    """A new value of the kind that a Torch7 constructor leaves in ``output`` or ``gradInput``."""
-    if fresh is not None and fresh.left is Left.TABLE:
-        return []
-    if fresh is not None and fresh.left is Left.TENSORS:
-        return [torch.empty(0) for _ in range(fresh.detail)]
-    return float(fresh.detail) if fresh is not None and fresh.left is Left.VALUE else torch.empty(0)
-
-
-def restore(module: torch.nn.Module, name: str, constructed: dict[str, Any]) -> None:
-    """Puts back into an attribute what the constructor left there, emptied; removes it where it left nothing."""
-    own = module.__dict__
-    if name not in constructed:
-        own.pop(name, None)
-        return
-    value = constructed[name]
-    if type(value) is Tensor:
-        value = empty(value)
-    elif isinstance(value, (Tensor, *TABLES)):
-        value, former = emptied(value)
-        if former is not None:
-            own.setdefault("_former", {})[name] = former
-    own[name] = value

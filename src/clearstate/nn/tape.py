@@ -108,6 +108,10 @@ LARGE = 1 << 16
 """Elements from which memory counts: the gradient of so large a parameter is added as soon as it is there, and does not
 wait for the others; one of an input that is as large makes room before the next is computed."""
 
+BY_HAND: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
+"""Parameters of layers whose own code computes gradients, by identity: it may run a tape within another's run, so that
+what is done as soon as such a gradient is there would be done twice."""
+
 
 def gradients(
     entries: Sequence[Entry], outputs: list[Tensor], weights: list[Tensor | None], learnt: list[Tensor], scale: float
@@ -135,13 +139,18 @@ def gradients(
     sources += learnt
     found: Sequence[Tensor | None] = [None] * len(sources)
     if outputs and sources:
-        hooks = [p.register_hook(_added_at_once(p, scale)) for p in learnt if p.numel() >= LARGE]  # type: ignore[no-untyped-call]
+        large = [p for p in learnt if p.numel() >= LARGE and p is not BY_HAND.get(id(p))]
+        hooks = [p.register_hook(_added_at_once(p, scale)) for p in large]  # type: ignore[no-untyped-call]
         try:
             found = torch.autograd.grad(outputs, sources, weights, retain_graph=True, allow_unused=True)
         finally:
             for hook in hooks:
                 hook.remove()
-    small = ((p, g) for p, g in zip(learnt, found[count:], strict=True) if g is not None and p.numel() < LARGE)
+    small = (
+        (p, g)
+        for p, g in zip(learnt, found[count:], strict=True)
+        if g is not None and (p.numel() < LARGE or p is BY_HAND.get(id(p)))
+    )
     add(small, scale)
     given = iter(found)
 

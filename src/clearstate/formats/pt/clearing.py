@@ -65,6 +65,11 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
     if changes.plain:
         file.root, names = make_plain(file.root)
         file.protocol = 2
+        if file.layout == "pickle":
+            file.layout = "zip"
+            done.append(
+                "the new file is a zip as torch.save writes it: torch.load reads no bare pickle with weights_only"
+            )
         if names:
             done.append(f"plain values stand for {', '.join(names)}")
     if changes.unwrap:

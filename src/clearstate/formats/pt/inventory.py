@@ -101,21 +101,31 @@ def _notes(file: File, found: Survey) -> Iterator[str]:
     for copy in found.copies:
         fate = "the model itself is not here" if alone else "both stay; --use ema or --use model keeps one"
         yield f"{copy.path} is an averaged copy of the model (EMA): {fate}"
-    yield from _calls(file)
+    yield from _calls(file, found)
     if "constants.pkl" in file.records:
         size = sum(data.count for data in file.records.values())
         yield f"a TorchScript program: its code and constants ({size_text(size)}) stay as they are"
 
 
-def _calls(file: File) -> Iterator[str]:
+def _calls(file: File, found: Survey) -> Iterator[str]:
     """What ``torch.load`` would import and call besides what makes tensors, the dangerous ones first."""
     names = sorted({str(name) for name in globals_of(file.root, called=True)} - READ)
     dangerous = [name for name in names if is_dangerous(name)]
     if dangerous:
         yield f"DANGEROUS: torch.load would call {', '.join(dangerous)}"
     if others := [name for name in names if name not in dangerous]:
+        from .plain import has_plain
+
         calls = ", ".join(others)
-        yield f"torch.load would import and call {calls}, so weights_only=True refuses it; clear --plain mends that"
+        mended = "" if _nothing_left(file, found) or not has_plain(file.root) else "; clear --plain mends that"
+        yield f"torch.load would import and call {calls}, so weights_only=True refuses it{mended}"
+
+
+def _nothing_left(file: File, found: Survey) -> bool:
+    """Whether all of the file is to go, so that nothing can be written."""
+    whole = role_by_structure(file.root)
+    own = {entry.key for entry in found.going if entry.table is file.root}
+    return (whole is not None and whole.droppable) or (isinstance(file.root, dict) and len(own) == len(file.root))
 
 
 def globals_of(root: Value, *, called: bool = False) -> Iterable[Global]:

@@ -2,7 +2,8 @@
 
 Each entry of `PLAIN` says what stands for the objects of a class; what a pickled module is replaced by is its state
 dict. An object that has nothing but attributes becomes a dict of them, one made of a single value that value. What is
-none of these is named, and nothing is written.
+none of these is named, and nothing is written: so are tensors of classes that keep their numbers in a way of their own
+(quantized, nested, distributed), and modules that pack theirs into an object of C++.
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ from .weights_only import READ
 SUBCLASS = Global("torch._tensor", "_rebuild_from_type_v2")
 """What makes a tensor of a class that is not PyTorch's own."""
 
+PACKED = "torch.ScriptObject"
+"""An object of C++ in a module, which packs the module's weights, as those of quantized layers."""
+
 LONGEST = 1_000_000
 """Elements of a range or an array of objects that are written one by one."""
 
@@ -52,7 +56,9 @@ _CODE = re.compile(r"[<>|=]?(?:[biufc](?:1|2|4|8|16)|[SU][0-9]{1,9}|b1|O8?)")
 
 
 class NotPlain(Exception):
-    """No plain value stands for this object."""
+    """No plain value stands for this object, or for the one in it that is the culprit."""
+
+    culprit: Value = None
 
 
 def make_plain(root: Value) -> tuple[Value, list[str]]:
@@ -78,6 +84,19 @@ def make_plain(root: Value) -> tuple[Value, list[str]]:
     if work.unfit or unread:
         raise _refusal([*sorted(work.unfit), *unread])
     return value, sorted(work.replaced)
+
+
+def has_plain(root: Value) -> bool:
+    """Whether `make_plain` would find a plain value for everything. Changes nothing.
+
+    >>> has_plain([Stub("reduce", Global("builtins", "slice"), (1, 2, 3))])
+    False
+    """
+    work = _Work()
+    work.find(root)
+    within = (part for tensor in work.alive if isinstance(tensor, Tensor) for part in walk((tensor.rest, tensor.state)))
+    unread = any(isinstance(part, Global) and str(part) not in READ for part in within)
+    return not (work.wrong or work.unfit or unread or work.keys_that_are_none())
 
 
 def _refusal(names: Iterable[str]) -> ClearstateError:
@@ -147,16 +166,23 @@ class _Work:
             return value if str(value) in READ else self.noted(str(value), str(value))
         if not isinstance(value, Stub):
             return value
-        if value.function == SUBCLASS and len(value.args) > 2 and str(value.args[1]) not in READ:
-            return self.noted(str(value.args[1]), _bare_tensor(value))
-        if isinstance(value.function, Global) and str(value.function) in READ:
-            return value
-        name = value.typename
+        name = _class_of(value)
         try:
+            if value.function == SUBCLASS and name not in READ:
+                return self.noted(name, _bare_tensor(value))
+            if isinstance(value.function, Global) and str(value.function) in READ:
+                _check_known(value)
+                return value
             return self.noted(name, _plain(value, name))
-        except NotPlain:
-            self.wrong[id(value)] = name
+        except NotPlain as error:
+            self.wrong[id(error.culprit or value)] = str(error) or name
             return None
+
+    def keys_that_are_none(self) -> bool:
+        """Whether an object that is a key becomes what cannot be one."""
+        dicts = (holder for holder in self.holders if isinstance(holder, dict | set))
+        keys = (self._chased(key) for holder in dicts for key in holder if type(key) not in LEAVES)
+        return any(isinstance(key, dict | list | set) for key in keys)
 
     def noted(self, name: str, value: Value) -> Value:
         self.replaced.add(name)
@@ -216,6 +242,7 @@ class _Work:
 def _plain(stub: Stub, name: str) -> Value:
     """What stands for an object; what is in it may be an object again."""
     if is_module(stub):
+        _check_unpacked(stub)
         found = {path: place.value for path, place in places(stub).items() if place.value is not None}
         return Ordered((path, tensor_in(value) or value) for path, value in found.items())
     if is_dangerous(name):
@@ -254,10 +281,44 @@ def _given(stub: Stub) -> tuple[Value, ...]:
     return args
 
 
+def _class_of(stub: Stub) -> str:
+    """The name of the class or function that is to be told: of a subclass of tensors, its own."""
+    args = stub.args if isinstance(stub.args, tuple) else ()
+    return str(args[1]) if stub.function == SUBCLASS and len(args) > 2 else stub.typename
+
+
 def _bare_tensor(stub: Stub) -> Value:
-    """The tensor that a subclass was made around."""
-    function, _, args = stub.args[:3]
-    return tensor_made(Stub("reduce", function, args))
+    """The tensor that a subclass was made around.
+
+    Raises:
+        NotPlain: it is no tensor on a storage, or it has more numbers among its attributes.
+    """
+    function, _, args, *state = stub.args
+    made = tensor_made(Stub("reduce", function, args))
+    if not isinstance(made, Tensor) or any(isinstance(part, Tensor | Storage | Stub) for part in walk(state)):
+        raise NotPlain
+    return made
+
+
+def _check_known(stub: Stub) -> None:
+    """That a function which PyTorch allows is not told a class that it does not: no name can stand for that."""
+    parts = [stub.args]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, Global):
+            if str(part) not in READ:
+                raise NotPlain(str(part))
+        elif isinstance(part, tuple):
+            parts.extend(part)
+
+
+def _check_unpacked(module: Stub) -> None:
+    """That no layer of a module packs its weights: a state dict of plain names would lack them."""
+    packed = next((part for part in walk(module) if isinstance(part, Stub) and part.typename == PACKED), None)
+    if packed is not None:
+        error = NotPlain("packed parameters of a quantized layer")
+        error.culprit = packed
+        raise error
 
 
 def _attributes(state: Value) -> dict[Any, Any]:

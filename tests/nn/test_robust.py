@@ -201,19 +201,37 @@ def test_what_is_asked_for_after_clearing_is_as_constructed() -> None:
         _ = nn.Linear.output
 
 
-def test_a_layer_may_have_a_child_named_output() -> None:
+@pytest.mark.parametrize("name", ["output", "grad_input"])
+def test_a_child_under_the_name_of_what_forward_keeps_is_refused_in_words(name: str) -> None:
     class Attention(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self, part: Any) -> None:
             super().__init__()
-            self.output = torch.nn.Linear(3, 2)
+            setattr(self, name, part)
 
-        def update_output(self, input: torch.Tensor) -> Any:
-            return self.output(input)
+    for part in (torch.nn.Linear(3, 2), torch.nn.Parameter(torch.ones(2))):
+        kind = type(part).__name__
+        with pytest.raises(
+            TypeError, match=rf"Attention\.{name} is what work leaves there: give this {kind} another name"
+        ):
+            Attention(part)
 
-    layer = Attention()
-    assert layer(torch.ones(1, 3)).shape == (1, 2)
-    assert isinstance(layer.clear_state().output, torch.nn.Linear)
-    assert copy.deepcopy(layer).double()(torch.ones(1, 3).double()).shape == (1, 2)
+
+def test_clearing_keeps_the_type_of_what_it_empties_whatever_the_default_is(tmp_path: Path) -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        net = nn.Sequential().add(nn.Linear(3, 3)).add(nn.Tanh()).add(nn.SplitTable(0)).float()
+        net.forward(torch.randn(2, 3, dtype=torch.float32))
+        net.clear_state()
+        cs.save(net, tmp_path / "net.t7")
+        assert net[1].output.dtype is torch.float32
+        double = nn.Tanh()
+        double.forward(torch.randn(2, dtype=torch.float64))
+        assert double.clear_state().output.dtype is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    tanh: Any = t7.load(tmp_path / "net.t7")["modules"][1]
+    assert tanh["_type"] == "torch.FloatTensor"
+    assert tanh["output"].typename == tanh["gradInput"].typename == "torch.FloatTensor"
 
 
 def test_a_backward_that_fails_leaves_no_large_gradient_of_the_one_before() -> None:
@@ -225,7 +243,7 @@ def test_a_backward_that_fails_leaves_no_large_gradient_of_the_one_before() -> N
     assert held.numel(), "nothing was begun"
     with torch.no_grad():
         layer.weight.add_(1)  # what the tape has seen is no more
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+    with pytest.raises(RuntimeError, match=r"^nn\.Linear: its weight was changed in place since the last forward"):
         layer.backward(x, torch.ones(30000, 2))
     assert not held.numel()
     assert layer.grad_input is held

@@ -11,13 +11,15 @@ from ..formats.t7.classes import Fresh, Left
 from .ownership import TABLES, Kept, emptied, empty
 
 
-def as_constructed(fresh: Fresh | None) -> Kept:
+def as_constructed(fresh: Fresh | None, dtype: torch.dtype | None = None) -> Kept:
     """A new value of the kind that a Torch7 constructor leaves in ``output`` or ``gradInput``."""
     if fresh is not None and fresh.left is Left.TABLE:
         return []
     if fresh is not None and fresh.left is Left.TENSORS:
-        return [torch.empty(0) for _ in range(fresh.detail)]
-    return float(fresh.detail) if fresh is not None and fresh.left is Left.VALUE else torch.empty(0)
+        return [torch.empty(0, dtype=dtype) for _ in range(fresh.detail)]
+    if fresh is not None and fresh.left is Left.VALUE:
+        return float(fresh.detail)
+    return torch.empty(0, dtype=dtype)
 
 
 def restore(module: torch.nn.Module, name: str, constructed: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from . import sharing
+from . import sharing, stale
 from .nodes import Node
 from .ownership import Kept
 from .stateful import Stateful, parameters_inside
@@ -287,7 +287,10 @@ class Criterion(Stateful):
         if part is not None and part.tape.entries:
             _, inner, result = part.tape.entries[part.start]
             if part.stop == part.start + 1 and _is_number(result) and type(inner) is Tensor and inner.requires_grad:
-                grad = torch.autograd.grad(result, inner, retain_graph=True, allow_unused=True)[0]  # as mostly
+                try:
+                    grad = torch.autograd.grad(result, inner, retain_graph=True, allow_unused=True)[0]  # as mostly
+                except RuntimeError as error:
+                    raise stale.told(error, self, part.entries) from error
                 self._keep_grad_input(torch.zeros_like(inner, requires_grad=False) if grad is None else grad)
                 return self.grad_input
         ones = torch.ones_like(result) if isinstance(result, Tensor) and result.numel() != 1 else None

@@ -17,7 +17,7 @@ from .checks import expect
 from .fields import longs, plain
 from .module import Module
 from .of_tensor import _OfTensor
-from .tape import describe, recording
+from .tape import describe, handed_on, learns, recording
 
 L = TypeVar("L", bound="_Learned")
 
@@ -233,11 +233,11 @@ class _Reversed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, factor: float) -> Tensor:
         ctx.factor = factor
-        return input.view_as(input)
+        return handed_on(input)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return -ctx.factor * grad, None
+        return ctx.factor * grad, None
 
 
 class GradientReversal(_OfTensor):
@@ -266,7 +266,9 @@ class GradientReversal(_OfTensor):
         self.lambd = lambd
 
     def update_output(self, input: Tensor) -> Tensor:
-        return _Reversed.apply(input, self.lambd)  # type: ignore[no-any-return,no-untyped-call]
+        if not learns(input):
+            return input
+        return _Reversed.apply(input, -self.lambd)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Penalized(torch.autograd.Function):
@@ -274,7 +276,7 @@ class _Penalized(torch.autograd.Function):
     def forward(ctx: Any, input: Tensor, weight: float, add: bool) -> Tensor:
         ctx.save_for_backward(input)
         ctx.weight, ctx.add = weight, add
-        return input.view_as(input)
+        return handed_on(input)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -313,4 +315,6 @@ class L1Penalty(_OfTensor):
         weight = self.l1weight / input.numel() if self.size_average else self.l1weight
         if recording():
             self.keep("loss", weight * input.detach().abs().sum().item())
+        if not learns(input):
+            return input
         return _Penalized.apply(input, weight, bool(self.provide_output))  # type: ignore[no-any-return,no-untyped-call]

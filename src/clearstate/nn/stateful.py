@@ -21,7 +21,7 @@ from torch.nn.modules.module import (
 )
 
 from ..formats.t7.classes import Left, lookup
-from . import undeclared
+from . import stale, undeclared
 from .constructed import as_constructed, restore
 from .due import files_fault, missing
 from .fields import Fields, merged
@@ -66,11 +66,8 @@ class _Unasked:
         if module is None:
             raise AttributeError(f"{owner.__name__}.{self.attribute} is of modules, not of their class")
         name, own = self.attribute, module.__dict__
-        for registered in (own.get("_modules"), own.get("_parameters"), own.get("_buffers")):
-            if registered and name in registered:  # a layer of a user's own may have a child of that name
-                return registered[name]
         entry = lookup(module.typename)
-        value = as_constructed(entry.transient.get(KEPT[name]) if entry else None)
+        value = as_constructed(entry.transient.get(KEPT[name]) if entry else None, FLOAT)
         if not torch.compiler.is_compiling():
             own[name] = value
         return value
@@ -139,6 +136,9 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in KEPT or name in self.transient:  # what a layer's own code keeps may be a caller's tensor
+            if isinstance(value, torch.nn.Module | torch.nn.Parameter):
+                whose = f"{type(self).__name__}.{name}"
+                raise TypeError(f"{whose} is what work leaves there: give this {type(value).__name__} another name")
             value = mapped(value, own_alias)
         elif name in DECISIVE:
             refused(self, name)
@@ -286,7 +286,15 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
             if type(held) is Tensor and held.numel() >= LARGE:
                 empty(held)  # its memory is there for this backward
         learnt = [p for p in parameters_inside(self) if p.requires_grad] if parameters else []
-        found = gradients(entries if inputs else [], outputs, weights, learnt, scale)
+        try:
+            found = gradients(entries if inputs else [], outputs, weights, learnt, scale)
+        except RuntimeError as error:
+            told = stale.told(error, self, entries)
+            if told is error:
+                raise
+            raise told from error
+        owners.reverse()  # of a module that was called twice, the first call is reached last
+        found.reverse()
         for module, grads in zip(owners, found, strict=True):
             if module is not None and "_tape" in module.__dict__:
                 module._keep_grad_input(grads)

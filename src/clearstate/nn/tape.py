@@ -51,6 +51,16 @@ def recording() -> bool:
     return not torch.compiler.is_compiling() and type(calls.way) is Tape
 
 
+def learns(*values: Tensor) -> bool:
+    """Whether a gradient will be asked of any of these."""
+    return torch.is_grad_enabled() and any(value.requires_grad for value in values)
+
+
+def handed_on(value: Tensor) -> Tensor:
+    """What a function of autograd gives for a value that it hands on: a copy where a layer may then write over it."""
+    return value.view_as(value) if recording() else value.clone()
+
+
 class Entry(NamedTuple):
     """One call of one module: the input as the module saw it (its own alias) and the result, both on the tape."""
 

@@ -7,12 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..tape import handed_on, learns
+
 
 class _Penalized(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, penalty: Tensor) -> Tensor:
         ctx.penalty = penalty
-        return input.view_as(input)
+        return handed_on(input)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -27,6 +29,8 @@ def penalized(input: Tensor, penalty: Tensor) -> Tensor:
     >>> x.grad
     tensor([3., 5.])
     """
+    if not learns(input, penalty):
+        return input
     made: Tensor = _Penalized.apply(input, penalty)  # type: ignore[no-untyped-call]
     return made
 
@@ -34,7 +38,7 @@ def penalized(input: Tensor, penalty: Tensor) -> Tensor:
 class _Straight(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, value: Tensor) -> Tensor:
-        return value.view_as(value)
+        return handed_on(value)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -50,5 +54,7 @@ def straight_through(input: Tensor, value: Tensor) -> Tensor:
     >>> y.tolist(), x.grad.tolist()
     ([0.0, 1.0], [1.0, 1.0])
     """
+    if not learns(input):
+        return value.detach()
     made: Tensor = _Straight.apply(input, value.detach())  # type: ignore[no-untyped-call]
     return made

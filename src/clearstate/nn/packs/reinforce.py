@@ -18,7 +18,7 @@ from torch import Tensor
 from ..checks import expect, expect_table
 from ..fields import plain
 from ..module import Criterion, Module
-from ..tape import describe
+from ..tape import describe, handed_on, learns
 from .gradients import straight_through
 
 EPSILON = 1e-8
@@ -41,7 +41,7 @@ class _Drawn(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, likelihood: Tensor, drawn: Tensor, layer: Any) -> Tensor:
         ctx.layer, ctx.like = layer, likelihood
-        return drawn.view_as(drawn)
+        return handed_on(drawn)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -74,6 +74,8 @@ class Reinforce(Module):
 
     def learnt(self, drawn: Tensor, likelihood: Tensor) -> Tensor:
         """The draw, with the gradient that its reward makes of the logarithm of how likely each element was."""
+        if not learns(likelihood):
+            return drawn.detach()
         made: Tensor = _Drawn.apply(likelihood, drawn.detach(), self)  # type: ignore[no-untyped-call]
         return made
 
@@ -208,7 +210,7 @@ class _Rewarding(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, loss: Tensor, give: Callable[[], None]) -> Tensor:
         ctx.give = give
-        return loss.view_as(loss)
+        return handed_on(loss)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:

@@ -204,6 +204,19 @@ def test_node_data_goes_even_where_only_another_node_leads_to_it() -> None:
     assert (len(data["input"]), data["selectindex"], data["mapindex"][child]) == (0, 1.0, 1.0)
 
 
+@pytest.mark.parametrize("field", ["outnode", "children"])
+@pytest.mark.parametrize("value", [None, "children", 1.0, True, Table(), Object("nn.Identity", Table())], ids=str)
+def test_a_graph_whose_last_node_is_not_as_nngraph_makes_it_is_cleared_all_the_same(field: str, value: Any) -> None:
+    net: Any = t7.load(case("gModule-2") / "before.t7")
+    fields = net.state if field == "outnode" else net["outnode"].state
+    fields[field] = value
+    if value is None:
+        del fields[field]
+    held = net["modules"].array()
+    assert clear(net)["modules"].array() == held
+    assert not any(len(module["output"].size) for module in held if isinstance(module["output"], t7.Tensor))
+
+
 def test_the_author_s_source_path_goes_with_the_code() -> None:
     net = t7.load(case("gModule-1") / "before.t7")
     labels = [node["data"]["annotations"] for node in net["forwardnodes"].array()]

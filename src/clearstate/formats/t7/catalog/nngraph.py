@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..classes import absent, register, same, table, tensor, tensors, where
+from ..objects import Object, Table
 
 
 def receives(data: Mapping[Any, Any]) -> bool:
@@ -19,7 +20,8 @@ def receives(data: Mapping[Any, Any]) -> bool:
 def several_outputs(module: Mapping[Any, Any]) -> bool:
     """Whether a net returns a table, which is then the input of its last node."""
     last = module.get("outnode")
-    return last is not None and len(last.get("children", {}).array()) > 1
+    children = last.get("children") if isinstance(last, Object) else None
+    return isinstance(children, Table) and len(children.array()) > 1
 
 
 register(

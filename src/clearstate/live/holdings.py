@@ -21,6 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from .layouts import dense_parts
 from .wrappers import is_machinery
 
 INTERNAL = frozenset(torch.nn.Module().__dict__) | {"_is_full_backward_hook", "_forward_hooks_always_called"}
@@ -211,16 +212,16 @@ def memory(tensor: Tensor) -> Tensor:
 
     A subclass that holds several tensors has no memory of its own, and is returned itself.
     """
-    while len(inner := _inner(tensor)) == 1:
-        tensor = inner[0]
+    while len(found := inner_tensors(tensor)) == 1:
+        tensor = found[0]
     return tensor
 
 
-def _inner(tensor: Tensor) -> list[Tensor]:
-    """The tensors that one of a wrapping subclass is made of."""
+def inner_tensors(tensor: Tensor) -> list[Tensor]:
+    """The tensors that one of a wrapping subclass, or a sparse one, is made of."""
     any_tensor: Any = tensor
     if type(tensor) in ORDINARY or not is_traceable_wrapper_subclass(any_tensor):
-        return []
+        return dense_parts(tensor)
     names, _ = any_tensor.__tensor_flatten__()
     return [part for name in names if isinstance(part := getattr(tensor, name), Tensor)]
 
@@ -242,12 +243,12 @@ ORDINARY = frozenset((Tensor, torch.nn.Parameter))
 
 
 def nbytes(tensor: Tensor) -> int:
-    """Bytes of a tensor's elements; of a ``DTensor``, of those on this rank.
+    """Bytes of a tensor's elements; of a ``DTensor``, of those on this rank; of a sparse one, of what it is made of.
 
     >>> nbytes(torch.ones(3))
     12
     """
     if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
         return 0
-    inner = _inner(tensor)
+    inner = inner_tensors(tensor)
     return sum(map(nbytes, inner)) if inner else tensor.numel() * tensor.element_size()

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..roles import Role
 from .baseline import Baseline
+from .bits import same_bits
 from .clearing import restore
 from .copies import Copies
 from .evidence import EVAL_ALONE, NEEDED_IN_TRAINING, PROVED, judge
@@ -184,13 +185,7 @@ def _fixed_random(walk: Sequence[tuple[str, torch.nn.Module]]) -> Iterator[None]
 def _equal(a: Any, b: Any) -> bool:
     """Whether two outputs have the same form and the same bits."""
     if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return (
-            isinstance(a, Tensor)
-            and isinstance(b, Tensor)
-            and a.shape == b.shape
-            and a.dtype == b.dtype
-            and (a.is_meta or bool(torch.equal(a.nan_to_num(), b.nan_to_num()) and torch.equal(a.isnan(), b.isnan())))
-        )
+        return same_bits(a, b)
     if type(a) is not type(b):
         return False
     ours, theirs = dict(parts(a)), dict(parts(b))

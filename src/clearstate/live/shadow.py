@@ -7,10 +7,13 @@ import functools
 import types
 import weakref
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
+from torch.utils.hooks import RemovableHandle
 
 from .holdings import TABLES
 from .sharded import unsharded
@@ -77,6 +80,7 @@ def shadow(model: M, *, copies: Copies | None = None) -> tuple[M, dict[int, torc
 
 def _shadow_modules(module: torch.nn.Module, made: dict[int, Any], copies: Copies | None) -> None:
     stack = [module]
+    unmade: dict[int, Any] = {}
     while stack:
         old = stack.pop()
         if id(old) in made:
@@ -91,9 +95,12 @@ def _shadow_modules(module: torch.nn.Module, made: dict[int, Any], copies: Copie
         for table in REGISTERED:
             if table in new.__dict__:
                 new.__dict__[table] = copy.copy(new.__dict__[table])
+        for table in ("_parameters", "_buffers"):
+            tensors = new.__dict__.get(table) or {}
+            tensors.update({name: _unmade(t, unmade) for name, t in tensors.items() if is_lazy(t)})
         if copies is not None:
             buffers = new.__dict__.get("_buffers", {})
-            buffers.update({name: copies.tensor(b) for name, b in buffers.items() if b is not None})
+            buffers.update({name: copies.tensor(b) for name, b in buffers.items() if not (b is None or is_lazy(b))})
         stack += [child for child in old.__dict__.get("_modules", {}).values() if child is not None]
     for new in list(made.values()):
         if isinstance(new, torch.jit.ScriptModule):
@@ -102,6 +109,15 @@ def _shadow_modules(module: torch.nn.Module, made: dict[int, Any], copies: Copie
         if children is not None:
             renewed = OrderedDict((name, made.get(id(child), child)) for name, child in children.items())
             new.__dict__["_modules"] = renewed if isinstance(children, OrderedDict) else dict(renewed)
+
+
+def _unmade(tensor: Any, unmade: dict[int, Any]) -> Any:
+    """Another parameter that is not yet made: the first forward of the shadow makes it, and leaves the model's own."""
+    if id(tensor) not in unmade:
+        new = type(tensor)(requires_grad=tensor.requires_grad, device=tensor.device, dtype=tensor.dtype)
+        new.__dict__.update(tensor.__dict__)
+        unmade[id(tensor)] = new
+    return unmade[id(tensor)]
 
 
 def _without_compilers(made: dict[int, Any]) -> None:
@@ -135,6 +151,14 @@ def _rebound(function: Any, cells: list[Any]) -> Any:
     return new
 
 
+def _handle(handle: Any, table: Callable[[Any], Any]) -> RemovableHandle:
+    """A handle that takes the same hook off the shadow's tables."""
+    hooks, number, *extra = handle.__getstate__()
+    new = RemovableHandle.__new__(RemovableHandle)
+    new.__setstate__((table(hooks), number, *(tuple(map(table, tables or ())) for tables in extra)))
+    return new
+
+
 def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], copies: Copies | None, depth: int = 0) -> Any:
     """The value with its tables copied, its bound methods and modules those of the shadow."""
     if id(value) in made:
@@ -145,7 +169,13 @@ def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], copies
         return value if copies is None else copies.tensor(value)
     method_of = getattr(value, "__self__", None)
     if isinstance(method_of, torch.nn.Module) and id(method_of) in made and hasattr(value, "__func__"):
-        return value.__func__.__get__(made[id(method_of)])
+        memo[id(value)] = value  # in cycles, the old one
+        function = _shadow_value(value.__func__, made, memo, copies, depth + 1)
+        memo[id(value)] = types.MethodType(function, made[id(method_of)])
+        return memo[id(value)]
+    if type(value) is RemovableHandle:  # a lazy module takes its hook off when it has run
+        memo[id(value)] = _handle(value, lambda table: _shadow_value(table, made, memo, copies, depth + 1))
+        return memo[id(value)]
     if type(value) in TABLES and depth < DEEPEST_TABLE:
         new = memo[id(value)] = copy.copy(value)
         if isinstance(value, dict):

@@ -76,6 +76,16 @@ class Baseline:
         return (False, None) if then is None else (True, then[0])
 
 
+def checked(baseline: Any) -> None:
+    """Refuses what is no baseline.
+
+    Raises:
+        TypeError: it is something else; says how to make one.
+    """
+    if baseline is not None and not isinstance(baseline, Baseline):
+        raise TypeError(f"baseline is what `with observe(model) as baseline:` gives, not {type(baseline).__name__}")
+
+
 def _marks(attribute: Attribute) -> tuple[Mark, ...]:
     return tuple((id(f.tensor), _version(f.tensor), tuple(f.tensor.shape)) for f in attribute.tensors())
 

@@ -16,7 +16,7 @@ import torch
 from ..errors import ClearstateError
 from ..inventory import SHOWN, some
 from ..roles import Role
-from .baseline import Baseline
+from .baseline import Baseline, checked
 from .code import strip
 from .constructors import Left, left_by
 from .declared import plan
@@ -61,6 +61,7 @@ def clear(
     >>> layer.attention is None
     True
     """
+    checked(baseline)
     walk = list(modules(model))
     if Role.TRANSIENT in dropped:
         _clear_transient(model, walk, sample, baseline)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..inventory import Entry, Graph, Inventory
 from ..roles import Role
-from .baseline import Baseline
+from .baseline import Baseline, checked
 from .coverage import fresh_bytes
 from .declared import plan
 from .evidence import Judged, Walk, judge
@@ -50,6 +50,7 @@ def inspect(model: torch.nn.Module, baseline: Baseline | None = None, sample: An
     >>> [(e.path, e.evidence, e.device) for e in found.select(Role.TRANSIENT)]
     [('seen', 'computed', 'cpu')]
     """
+    checked(baseline)
     walk = list(modules(model))
     proof = None
     if sample is not None:

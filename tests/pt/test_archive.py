@@ -106,11 +106,11 @@ def test_every_sort_of_value_goes_through_with_its_sharing(name: str, tmp_path: 
     assert sharing(expected) == sharing(back)
 
 
-def archive(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+def archive(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED, only_deflated: str = "") -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", compression) as made:
         for name, data in members.items():
-            made.writestr(name, data)
+            made.writestr(name, data, zipfile.ZIP_DEFLATED if name == only_deflated else None)
     return out.getvalue()
 
 
@@ -140,7 +140,9 @@ def _outside() -> bytes:
 
 
 CHANGED: dict[str, tuple[Callable[[], bytes], str]] = {
-    "compressed members": (lambda: archive(members(), zipfile.ZIP_DEFLATED), "compressed or encrypted"),
+    "compressed members": (lambda: archive(members(), zipfile.ZIP_DEFLATED), "stored as it is, found it compressed"),
+    "members compressed otherwise": (lambda: archive(members(), zipfile.ZIP_BZIP2), "compressed otherwise"),
+    "a compressed storage": (lambda: archive(members(), only_deflated="archive/data/0"), "data/0' stored as it is"),
     "a name twice": (_twice, "twice"),
     "a member outside": (_outside, "found none|directory"),
     "no pickle": (lambda: archive({"archive/version": b"3\n"}), "a member data.pkl"),

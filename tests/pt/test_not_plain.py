@@ -30,7 +30,7 @@ class Int8(torch.Tensor):
 
     @staticmethod
     def __new__(cls, qdata: torch.Tensor, scale: torch.Tensor) -> Int8:
-        made: Any = torch.Tensor._make_wrapper_subclass(cls, qdata.shape, dtype=scale.dtype)  # type: ignore[attr-defined]
+        made: Any = torch.Tensor._make_wrapper_subclass(cls, qdata.shape, dtype=scale.dtype)
         made.qdata, made.scale = qdata, scale
         return made  # type: ignore[no-any-return]
 

@@ -1,14 +1,15 @@
 """The zip format of ``torch.save``: a pickle, and a member for each storage, whose bytes stay where they are.
 
-Follows PyTorch's ``caffe2/serialize/inline_container.cc`` and ``torch/serialization.py``. Members are stored, not
-compressed, so each is a stretch of the file; Python's ``zipfile`` reads the directory, and what it says is checked.
+Follows PyTorch's ``caffe2/serialize/inline_container.cc`` and ``torch/serialization.py``. Storages and pickles are
+stored, not compressed, so each is a stretch of the file; the code of TorchScript programs is deflated, and stays so.
+Python's ``zipfile`` reads the directory, and what it says is checked.
 """
 
 from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import BinaryIO
 
@@ -17,6 +18,7 @@ import numpy as np
 from ...errors import FormatError
 from ..data import Data, Held, Mapped, Source
 from .brief import brief
+from .deflated import LARGEST, Deflated, unpacked
 from .file import File, tensor_made
 from .objects import STORAGE_DTYPE, Global, Storage, Tensor, Value, walk
 from .unpickle import unpickle
@@ -55,14 +57,14 @@ def open_zip(path: str) -> File:
         found = "none" if not pickles else f"{len(pickles)}"
         raise FormatError("a member data.pkl in the folder of the archive", found, path=path)
     folder = pickles[0].removesuffix("data.pkl")
-    start, stop = members[pickles[0]]
-    order = _text(source, members.get(f"{folder}byteorder")) or "little"
+    start, stop = _stored(pickles[0], members[pickles[0]], path).runs[0]
+    order = _text(members.get(f"{folder}byteorder")) or "little"
     if order != "little":
         raise FormatError("numbers in little-endian order", f"byteorder {order!r}", path=path)
     storages: dict[str, Storage] = {}
 
     def persistent(pid: Value, at: int) -> Storage:
-        return _storage(pid, at, members, folder, source, storages)
+        return _storage(pid, at, members, folder, path, storages)
 
     data = source.buffer[start:stop]
     try:
@@ -73,8 +75,8 @@ def open_zip(path: str) -> File:
         raise FormatError(f"the end of {pickles[0]}", f"{len(data) - end} more bytes", offset=end, path=path)
     used = {f"{folder}data/{key}" for key in storages} | {pickles[0]}
     records = {
-        name.removeprefix(folder): Mapped(source, np.dtype("u1"), [place])
-        for name, place in members.items()
+        name.removeprefix(folder): data
+        for name, data in members.items()
         if name not in used and name.startswith(folder)
     }
     kind = "PyTorch program (TorchScript)" if "constants.pkl" in records else "PyTorch checkpoint, zip"
@@ -82,8 +84,8 @@ def open_zip(path: str) -> File:
     return File(path, kind, "zip", root, size, protocol, list(storages.values()), records)
 
 
-def _members(path: str, source: Source, size: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Every member's name, and where its bytes are."""
+def _members(path: str, source: Source, size: int) -> Iterator[tuple[str, Mapped]]:
+    """Every member's name, and its bytes as they lie."""
     try:
         with zipfile.ZipFile(path) as archive:
             infos, directory, comment = archive.infolist(), archive.start_dir, archive.comment
@@ -96,19 +98,26 @@ def _members(path: str, source: Source, size: int) -> Iterator[tuple[str, tuple[
         if name in names:
             raise FormatError("a name once in the archive", f"{name!r} twice", path=path)
         names.add(name)
-        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
-            raise FormatError(f"member {name!r} stored as it is", "it compressed or encrypted", path=path)
+        deflated = info.compress_type == zipfile.ZIP_DEFLATED
+        if info.flag_bits & 1 or not (deflated or info.compress_type == zipfile.ZIP_STORED):
+            raise FormatError(f"member {name!r} stored or deflated", "it compressed otherwise or encrypted", path=path)
         begin = info.header_offset
         head = bytes(source.buffer[begin : begin + HEADER]) if 0 <= begin <= size - HEADER else b""
         if head[:4] != b"PK\x03\x04":
             raise FormatError(f"the header of member {name!r}", "none", offset=max(begin, 0), path=path)
         start = begin + HEADER + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
-        stop = start + info.file_size
-        if info.compress_size != info.file_size or stop > size:
+        stop = start + info.compress_size
+        if stop > size or not (deflated or info.compress_size == info.file_size):
             missing = f"only {size - start} more bytes"
             raise FormatError(f"{info.file_size} bytes of member {name!r}", missing, offset=start, path=path)
+        if deflated and info.file_size > LARGEST:
+            most = f"at most {LARGEST} bytes in the deflated member {name!r}"
+            raise FormatError(most, f"{info.file_size}", offset=start, path=path)
         places.append((begin, stop, DESCRIPTOR if info.flag_bits & 8 else 0, name))
-        yield name, (start, stop)
+        if deflated:
+            yield name, Deflated(source, (start, stop), info.file_size, info.CRC)
+        else:
+            yield name, Mapped(source, np.dtype("u1"), [(start, stop)])
     end = source.buffer.rfind(b"PK\x05\x06") + END + len(comment)
     try:
         _check_gaps([(0, 0, 0, ""), *sorted(places), (directory, end, 0, ""), (size, size, 0, "")])
@@ -130,16 +139,23 @@ def _check_gaps(places: list[tuple[int, int, int, str]]) -> None:
             raise FormatError("an archive and nothing else", what, offset=stop)
 
 
-def _text(source: Source, place: tuple[int, int] | None) -> str | None:
-    return bytes(source.buffer[place[0] : min(place[1], place[0] + 64)]).decode("latin1") if place else None
+def _stored(name: str, data: Mapped, path: str) -> Mapped:
+    """The bytes of a member with a pickle or a storage in it."""
+    if isinstance(data, Deflated):
+        raise FormatError(f"member {name!r} stored as it is", "it compressed", offset=data.runs[0][0], path=path)
+    return data
+
+
+def _text(data: Data | None) -> str | None:
+    return b"".join(unpacked(data))[:64].decode("latin1") if data is not None and data.count <= 64 else None
 
 
 def _storage(
     pid: Value,
     at: int,
-    members: dict[str, tuple[int, int]],
+    members: Mapping[str, Mapped],
     folder: str,
-    source: Source,
+    path: str,
     storages: dict[str, Storage],
 ) -> Storage:
     """The storage that a persistent id names: ``('storage', class, key, location, elements)``."""
@@ -154,10 +170,10 @@ def _storage(
         if known.kind != kind:
             raise FormatError(f"storage {key} as {known.kind} again", str(kind), offset=at)
         return known
-    place = members.get(f"{folder}data/{key}")
+    name = f"{folder}data/{key}"
     data: Data | None = None
-    if place is not None:
-        data = Mapped(source, np.dtype("u1"), [place])
+    if name in members:
+        data = _stored(name, members[name], path)
     elif location != "meta":
         raise FormatError(f"a member data/{key}", "none", offset=at)
     made = storages[key] = Storage(dtype, key, location, data, kind)

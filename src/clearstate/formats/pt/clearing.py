@@ -42,6 +42,11 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
     >>> pt.clear(file), list(file.root)
     ([], ['model'])
     """
+    if file.is_program and (changes.plain or changes.use or changes.unwrap or changes.dropped):
+        raise ClearstateError(
+            f"{file.path} is a TorchScript program, whose code asks for each name in it: "
+            "--plain, --use, --unwrap and --drop PATH are for checkpoints"
+        )
     asked_for = changes if changes.use is None else replace(changes, drop=changes.drop - {Role.COPY})
     found = survey(file.root, asked_for)
     going = found.going

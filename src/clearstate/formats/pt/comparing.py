@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from ...errors import FormatError
 from ...roles import Role
 from ..coverage import cover
+from ..data import Data
 from ..differences import Difference, each_same, numbers_differ
+from .deflated import same
 from .file import File
 from .models import state_dict
 from .objects import (
@@ -41,6 +45,9 @@ SETS: dict[str, type] = {
 }
 """What old pickles call to make a set."""
 
+OF_NO_EFFECT = re.compile(r"version|byteorder|\.|traced_inputs|.*\.debug_pkl")
+"""How names begin of members of a TorchScript program that do not change what it computes."""
+
 PLAIN = LEAVES | {Global, tuple, frozenset}
 """Types of keys that are what they say, if all in them is."""
 
@@ -63,8 +70,29 @@ def compare(a: File, b: File, ignoring: Collection[Role] = ()) -> list[Differenc
     """
     if a.flat or b.flat or (a.layout == "sharded") is not (b.layout == "sharded"):
         return _Comparison({}, ignoring).run(_named(a), _named(b), flat=True)
-    roles = {(id(entry.table), entry.key): entry.role for f in (a, b) for entry in survey(f.root).going}
-    return _Comparison(roles, ignoring).run(a.root, b.root)
+    done = _Comparison(_roles(a, b), ignoring).run(a.root, b.root)
+    return done + list(_other_code(a, b)) if a.is_program or b.is_program else done
+
+
+def _roles(a: File, b: File) -> dict[Any, Role]:
+    return {(id(entry.table), entry.key): entry.role for f in (a, b) for entry in survey(f.root).going}
+
+
+def _other_code(a: File, b: File) -> Iterator[Difference]:
+    """Where the code or the constants of two TorchScript programs differ."""
+    ours, theirs = ({name: f.records[name] for name in f.records if not OF_NO_EFFECT.match(name)} for f in (a, b))
+    for name in sorted({*ours, *theirs}):
+        if name not in ours or name not in theirs:
+            yield Difference(name, f"missing in the {'first' if name in theirs else 'second'}", Role.METADATA)
+        elif not _same(name, ours[name], theirs[name]):
+            yield Difference(name, "another text in one than in the other", Role.METADATA)
+
+
+def _same(name: str, one: Data, other: Data) -> bool:
+    try:
+        return same(one, other)
+    except FormatError as error:
+        raise FormatError(error.expected, error.found, path=name) from None
 
 
 def _named(file: File) -> dict[str, Tensor]:

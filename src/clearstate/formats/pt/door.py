@@ -16,7 +16,7 @@ from .averages import averages
 from .containers import CONTAINERS, layout_for
 from .file import File
 from .inventory import inspect_file
-from .layouts import is_module, tensor_in
+from .layouts import is_module, is_program, tensor_in
 from .models import main_model, places
 from .objects import Tensor
 
@@ -97,7 +97,7 @@ def _folder(target: str) -> str:
 
 def _left_behind(file: File) -> list[str]:
     keys, model = main_model(file.root)
-    if is_module(model):
+    if is_module(model) or is_program(model):
         return ["safetensors holds tensors only: the module's structure is not in the new file"]
     others = [str(key) for key in file.root if key not in keys] if keys else []
     verb = "has" if len(others) == 1 else "have"

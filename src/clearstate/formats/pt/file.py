@@ -52,6 +52,11 @@ class File:
     sources: Mapping[Global, tuple[Value, Value]] = field(default_factory=dict)
 
     @property
+    def is_program(self) -> bool:
+        """Whether it is a TorchScript program: its code is there, too, and says what its modules hold."""
+        return "constants.pkl" in self.records
+
+    @property
     def flat(self) -> bool:
         """Whether it holds tensors by name and nothing else."""
         return self.layout == "safetensors"

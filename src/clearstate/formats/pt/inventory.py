@@ -102,7 +102,7 @@ def _notes(file: File, found: Survey) -> Iterator[str]:
         fate = "the model itself is not here" if alone else "both stay; --use ema or --use model keeps one"
         yield f"{copy.path} is an averaged copy of the model (EMA): {fate}"
     yield from _calls(file, found)
-    if "constants.pkl" in file.records:
+    if file.is_program:
         size = sum(data.count for data in file.records.values())
         yield f"a TorchScript program: its code and constants ({size_text(size)}) stay as they are"
 
@@ -113,6 +113,8 @@ def _calls(file: File, found: Survey) -> Iterator[str]:
     dangerous = [name for name in names if is_dangerous(name)]
     if dangerous:
         yield f"DANGEROUS: torch.load would call {', '.join(dangerous)}"
+    if file.is_program:
+        return  # torch.load leaves it to torch.jit.load, which calls nothing of Python's
     if others := [name for name in names if name not in dangerous]:
         from .plain import has_plain
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...roles import Role
-from .objects import Stub, Tensor, Value
+from .objects import Global, Stub, Tensor, Value
 
 OPTIMIZER, TRAINING = Role.OPTIMIZER, Role.TRAINING
 
@@ -176,6 +176,17 @@ def is_state_dict(value: Value) -> bool:
 def is_module(value: Value) -> bool:
     """Whether a stub is a pickled ``torch.nn.Module``, by what its state holds."""
     return isinstance(value, Stub) and isinstance(value.attribute("_parameters"), dict)
+
+
+def is_program(value: Value) -> bool:
+    """Whether a stub is an object of a TorchScript program, a module most often, by the name of its class.
+
+    >>> is_program(Stub("newobj", ("__torch__.torch.nn.modules.linear", "Linear"), ()))
+    False
+    """
+    if not isinstance(value, Stub) or not isinstance(value.function, Global) or not isinstance(value.state, dict):
+        return False
+    return value.function.module.partition(".")[0] == "__torch__"
 
 
 def tensor_in(value: Value) -> Tensor | None:

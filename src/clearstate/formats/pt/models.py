@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from .layouts import MODELS, is_copy, is_module, is_state_dict, role_by_structure, tensor_in
+from .layouts import MODELS, is_copy, is_module, is_program, is_state_dict, role_by_structure, tensor_in
 from .objects import Stub, Tensor, Value
 
 DEEPEST = 2000
@@ -86,7 +86,13 @@ def _not_saved(module: Value) -> Collection[Value]:
 
 
 def _inside(value: Value) -> list[dict[Any, Any]] | None:
-    """The dicts that a module or a state dict has its entries in; ``None`` for what has none."""
+    """The dicts that a module or a state dict has its entries in; ``None`` for what has none.
+
+    Of a module of a TorchScript program, which does not tell a buffer from another attribute, all tensors are entries.
+    """
+    if is_program(value):
+        held = {key: item for key, item in value.state.items() if isinstance(item, Tensor) or is_program(item)}
+        return [held]
     if is_module(value):
         tables = [value.attribute(name) for name in ("_parameters", "_buffers", "_modules")]
         return [table for table in tables if isinstance(table, dict)]

@@ -10,7 +10,16 @@ from ...roles import Role
 from ..changes import Changes
 from ..garbage import uncollected
 from .averages import Average, averages, beside
-from .layouts import Layout, is_module, is_state_dict, layout_of, role_by_layout, role_by_structure, tensor_in
+from .layouts import (
+    Layout,
+    is_module,
+    is_program,
+    is_state_dict,
+    layout_of,
+    role_by_layout,
+    role_by_structure,
+    tensor_in,
+)
 from .objects import Storage, Stub, Tensor, Value, children
 
 DEFAULT = Changes()
@@ -111,6 +120,10 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
             found.modules[visit.path] = str(getattr(value, "typename", ""))
             yield from _module(visit, found, changes)
             return
+        if is_program(value):
+            found.modules[visit.path] = str(getattr(value, "typename", ""))
+            yield from _program(visit)
+            return
     elif isinstance(value, Storage):
         if id(value) not in met:
             met[id(value)] = None
@@ -189,6 +202,18 @@ def _module(visit: _Visit, found: Survey, changes: Changes) -> Iterator[_Visit]:
             if changes.fate(path, None):
                 found.going.append(Going(path, table, key, role or Role.METADATA))
             yield _Visit(part, path, role, "structural" if role else "none", visit.depth + 1, visit.copied)
+
+
+def _program(visit: _Visit) -> Iterator[_Visit]:
+    """What a module of a TorchScript program holds: its code names all of it, so none of it can go."""
+    for key, item in visit.value.state.items():
+        path = _below(visit.path, key, visit.value)
+        if is_program(item):
+            yield _Visit(item, path, None, "none", visit.depth + 1)
+        elif isinstance(item, Tensor):
+            yield _Visit(item, path, _of_state_dict(str(key), item, item), "structural", visit.depth + 1)
+        else:
+            yield _Visit(item, path, Role.CONSTANT, "structural", visit.depth + 1)
 
 
 def _below(path: str, key: Value, holder: Value) -> str:

@@ -1,4 +1,4 @@
-"""Zip archives of stored members, written so that the kernel copies what comes from another file.
+"""Zip archives, written so that the kernel copies what comes from another file; what came deflated stays so.
 
 Every member's bytes begin at a multiple of 64, as PyTorch's do; the header's extra field takes up what is between.
 Follows PKWARE's APPNOTE 6.3 (4.3.7 to 4.3.16).
@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import BinaryIO
 
 from ..data import Data, append, raw_bytes
+from .deflated import Deflated
 
 ALIGNMENT = 64
 """Where members' bytes begin: at multiples of this."""
@@ -23,6 +24,9 @@ LIMIT = 0xFFFFFFFF
 
 AHEAD = 2
 """Members whose checksums are worked out before their turn."""
+
+DEFLATED = 8
+"""The number of the way to pack that deflated members are in."""
 
 DATE = 33
 """The first of January 1980, so that the same values give the same file."""
@@ -45,19 +49,20 @@ def write_members(handle: BinaryIO | None, members: Iterable[tuple[str, Data]]) 
         name = text.encode()
         flags = 0 if text.isascii() else 0x800
         size = data.count * data.dtype.itemsize
+        full, method = (data.full, DEFLATED) if isinstance(data, Deflated) else (size, 0)
         wide = struct.pack("<HHQQ", 1, 16, size, size) if size >= LIMIT else b""
         padding = -(at + 30 + len(name) + len(wide) + 4) % ALIGNMENT
         extra = wide + struct.pack("<HH", 0x4246, padding) + b"Z" * padding
-        shown = LIMIT if wide else size
+        shown = (LIMIT, LIMIT) if wide else (size, full)
         version = 45 if wide else 20
-        common = struct.pack("<HHHHLLLHH", flags, 0, 0, DATE, crc, shown, shown, len(name), len(extra))
+        common = struct.pack("<HHHHLLLHH", flags, method, 0, DATE, crc, *shown, len(name), len(extra))
         if handle is not None:
             handle.write(b"PK\x03\x04" + struct.pack("<H", version) + common + name + extra)
             append(data, handle)
         far = [n for n, large in ((size, wide), (size, wide), (at, at >= LIMIT)) if large]
         more = struct.pack(f"<HH{len(far)}Q", 1, 8 * len(far), *far) if far else b""
         version = 45 if far else 20
-        fields = struct.pack("<HHHHLLLHH", flags, 0, 0, DATE, crc, shown, shown, len(name), len(more))
+        fields = struct.pack("<HHHHLLLHH", flags, method, 0, DATE, crc, *shown, len(name), len(more))
         place = struct.pack("<HHHLL", 0, 0, 0, 0, min(at, LIMIT))
         directory += b"PK\x01\x02" + struct.pack("<HH", version, version) + fields + place + name + more
         at += 30 + len(name) + len(extra) + size
@@ -95,6 +100,8 @@ def _awaited(name: str, data: Data, crc: Future[int]) -> tuple[str, Data, int]:
 
 
 def _checksum(data: Data) -> int:
+    if isinstance(data, Deflated):
+        return data.crc
     crc = 0
     for piece in data.pieces():
         crc = zlib.crc32(raw_bytes(piece), crc)

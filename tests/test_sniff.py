@@ -121,6 +121,24 @@ SAMPLES: list[tuple[str, bytes, str, str]] = [
     ),
     ("pytorch-export", zipped("archive_format", "models/model.json"), "a program saved by torch.export", "export.load"),
     (
+        "pytorch-export",
+        zipped("ep/data/weights/weight_0", "ep/models/model.json", "ep/archive_format", "ep/.data/serialization_id"),
+        "a program saved by torch.export",
+        "opens with torch.export.load",
+    ),
+    (
+        "pytorch-compiled",
+        zipped("m/data/aotinductor/model/c.wrapper.so", "m/archive_format", "m/.data/serialization_id"),
+        "a program compiled by AOTInductor",
+        "opens with torch._inductor.aoti_load_package",
+    ),
+    (
+        "pytorch-package",
+        zipped("p/model/model.pkl", "p/.data/extern_modules", "p/.data/version"),
+        "a package of torch.package",
+        "opens with torch.package.PackageImporter",
+    ),
+    (
         "pytorch-distributed",
         b"\x80\x04\x95\x10\0\0\0\0\0\0\0\x8c%torch.distributed.checkpoint.metadata\x94\x8c\x08Metadata",
         "the metadata of torch.distributed.checkpoint",
@@ -265,6 +283,24 @@ def test_what_pytorch_writes_is_known(tmp_path: Path) -> None:
     assert "cut off" in sniff(path).description
     torch.save({"a": torch.zeros(3)}, path, _use_new_zipfile_serialization=False)
     assert sniff(path).name == "pytorch-legacy"
+
+
+def test_a_program_that_torch_export_saved_is_one(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(torch.nn.Linear(2, 2).eval(), (torch.ones(1, 2),)), path)
+    assert sniff(path).name == "pytorch-export"
+    assert "opens with torch.export.load" in str(refuse(path))
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_what_torch_package_packs_is_a_package(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "net.pt"
+    with torch.package.PackageExporter(path) as exporter:
+        exporter.extern("torch.**")
+        exporter.save_pickle("model", "model.pkl", torch.nn.Linear(2, 2))
+    assert sniff(path).name == "pytorch-package"
 
 
 def test_nothing_from_the_file_reaches_the_terminal_unchanged() -> None:

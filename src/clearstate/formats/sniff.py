@@ -71,6 +71,14 @@ KINDS: dict[str, tuple[str, str]] = {
     "pytorch-tar": ("a PyTorch checkpoint (from before 0.2)", _OURS),
     "torchscript": ("a TorchScript program", _OURS),
     "pytorch-export": ("a program saved by torch.export", f"{_READS}; this one opens with torch.export.load."),
+    "pytorch-compiled": (
+        "a program compiled by AOTInductor",
+        f"{_READS}; this one opens with torch._inductor.aoti_load_package.",
+    ),
+    "pytorch-package": (
+        "a package of torch.package",
+        f"{_READS}; this one opens with torch.package.PackageImporter.",
+    ),
     "pytorch-distributed": (
         "{what} of torch.distributed.checkpoint",
         f"Make one file of the whole folder first: {_MERGE}.",
@@ -274,11 +282,16 @@ def _zip(peek: Peek) -> Found | None:
     base = {name.partition("/")[2] for name in names}
     if base & {"data.pkl"} and not cut and _zip_start(peek) > 0:
         return Found("pytorch-row")
+    both = {*base, *names}
+    if both & {"archive_format", "archive_version", "serialized_exported_program.json", "models/model.json"}:
+        compiled = any("data/aotinductor/" in name for name in names)
+        exported = any(re.search(r"(?:^|/)models/[^/]+\.json$", name) for name in names)
+        return Found("pytorch-compiled" if compiled and not exported else "pytorch-export", cut)
+    if ".data/extern_modules" in both:
+        return Found("pytorch-package", cut)
     if base & {"data.pkl", ".data/serialization_id", ".format_version"}:
         program = "constants.pkl" in base or any(name.startswith("code/") for name in base)
         return Found("torchscript" if program else "pytorch-zip", cut)
-    if {*base, *names} & {"archive_format", "serialized_exported_program.json", "models/model.json"}:
-        return Found("pytorch-export", cut)
     if "model.weights.h5" in names:
         return Found("keras", cut)
     if names and all(name.endswith(".npy") for name in names):

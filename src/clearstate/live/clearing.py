@@ -177,6 +177,8 @@ def _set(attribute: Attribute, value: Any, done: list[Undo]) -> None:
 def _remove(attribute: Attribute, done: list[Undo]) -> None:
     _, module, name, old, table = attribute
     home = attribute.home
+    if name not in home:  # it went with another
+        return
     if not table:
         del home[name]
         done.append(partial(setitem, home, name, old))

@@ -24,6 +24,7 @@ from torch import Tensor
 from ..roles import Role
 from .carried import is_carried, is_only_made
 from .declared import Plan, plan
+from .flags import settle
 from .hanging import kind
 from .holdings import INTERNAL, PLAIN, Attribute, Found, is_parameter, is_plain, storage_key
 from .libraries import is_at_work
@@ -118,6 +119,7 @@ def judge(walk: Walk, baseline: Baseline | None = None, proved: Said | None = No
             for attribute in later(walk, baseline)
             if (id(attribute.module), attribute.name) not in met
         ]
+        found += [Judged(attribute, [], Role.TRANSIENT, "observed") for attribute in settle(found, baseline)]
     return found
 
 

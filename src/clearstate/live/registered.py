@@ -5,7 +5,8 @@ What is registered stays, save
 * a profiler's counters, on modules whose class does not know them (thop, when it is interrupted);
 * inputs and outputs that an attribution tool made parameters of (shap, on a shared activation);
 * what a declaration names, where the class does not know it, or its constructor registers it as ``None``;
-* what a baseline does not know: a buffer that is not in ``state_dict``, or a single number that nobody reads.
+* what a baseline does not know: a buffer that is not in ``state_dict``, or has other values there; or a single number
+  that nobody reads.
 
 A buffer that has a graph stays, and its graph goes: it is what breaks ``copy.deepcopy`` and grows from step to step.
 """
@@ -46,7 +47,7 @@ def verdict(attribute: Attribute, known: Plan) -> tuple[Role, str] | None:
         return (Role.TRANSIENT, "declared") if name in known.inputs and _are_inputs(module, known.inputs) else None
     if attribute.value.grad_fn is None:
         return None
-    passing = not _is_persistent(module, name) and _is_made_empty(module, name)
+    passing = not is_persistent(module, name) and _is_made_empty(module, name)
     return Role.TRANSIENT if passing else Role.BUFFER, "computed"
 
 
@@ -56,8 +57,20 @@ def _is_made_empty(module: torch.nn.Module, name: str) -> bool:
     return not isinstance(left, Left) and left() is None
 
 
-def _is_persistent(module: torch.nn.Module, name: str) -> bool:
+def is_persistent(module: torch.nn.Module, name: str) -> bool:
+    """Whether a buffer is part of ``state_dict``."""
     return name not in module.__dict__.get("_non_persistent_buffers_set", ())
+
+
+def weights(module: torch.nn.Module) -> frozenset[str]:
+    """The names of a module's own parameters and persistent buffers.
+
+    >>> sorted(weights(torch.nn.BatchNorm1d(2)))
+    ['bias', 'num_batches_tracked', 'running_mean', 'running_var', 'weight']
+    """
+    own = module.__dict__
+    named = [*(own.get("_parameters") or {}).items(), *(own.get("_buffers") or {}).items()]
+    return frozenset(name for name, value in named if value is not None and is_persistent(module, name))
 
 
 def _are_inputs(module: torch.nn.Module, names: Collection[str]) -> bool:
@@ -69,18 +82,28 @@ def _are_inputs(module: torch.nn.Module, names: Collection[str]) -> bool:
 
 
 def later(walk: Iterable[tuple[str, torch.nn.Module]], baseline: Baseline) -> Iterator[Attribute]:
-    """Numbers and buffers that came after a baseline and that the model never reads, or makes again."""
+    """Numbers and buffers that came after a baseline and that the model never reads, or makes again.
+
+    Buffers that are not in ``state_dict`` and have other values, too.
+    """
     for path, module in walk:
-        if not baseline.knows(module) or module.__dict__.get("_forward_pre_hooks"):
-            continue  # hooks that run before a forward may read what their tool registered
+        if not baseline.knows(module):
+            continue
         own = module.__dict__
+        for name, value in (own.get("_buffers") or {}).items():
+            if value is not None and baseline.had_buffer(module, name) and not is_persistent(module, name):
+                buffer = Attribute(path, module, name, value, "_buffers")
+                if baseline.role_of(buffer) is Role.TRANSIENT:
+                    yield buffer
+        if own.get("_forward_pre_hooks"):
+            continue  # hooks that run before a forward may read what their tool registered
         for name in own.keys() - baseline.names(module) - INTERNAL:
             if _is_number(own[name]) and is_foreign(module, name):
                 yield Attribute(path, module, name, own[name])
         for name, value in (own.get("_buffers") or {}).items():
             if value is None or baseline.had_buffer(module, name):
                 continue
-            if not _is_persistent(module, name) or (value.numel() == 1 and is_foreign(module, name)):
+            if not is_persistent(module, name) or (value.numel() == 1 and is_foreign(module, name)):
                 yield Attribute(path, module, name, value, "_buffers")
 
 

@@ -71,7 +71,7 @@ def shadow(model: M, *, copies: Copies | None = None) -> tuple[M, dict[int, torc
             continue
         for name, value in list(new.__dict__.items()):
             if name not in REGISTERED and name != "_modules":
-                new.__dict__[name] = _shadow_value(value, made, memo, copies)
+                new.__dict__[name] = shadow_value(value, made, memo, copies)
     if copies is not None:
         _without_compilers(made)
     unsharded(model, made, None if copies is None else copies.gathered)
@@ -159,7 +159,7 @@ def _handle(handle: Any, table: Callable[[Any], Any]) -> RemovableHandle:
     return new
 
 
-def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], copies: Copies | None, depth: int = 0) -> Any:
+def shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], copies: Copies | None, depth: int = 0) -> Any:
     """The value with its tables copied, its bound methods and modules those of the shadow."""
     if id(value) in made:
         return made[id(value)]
@@ -170,26 +170,26 @@ def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], copies
     method_of = getattr(value, "__self__", None)
     if isinstance(method_of, torch.nn.Module) and id(method_of) in made and hasattr(value, "__func__"):
         memo[id(value)] = value  # in cycles, the old one
-        function = _shadow_value(value.__func__, made, memo, copies, depth + 1)
+        function = shadow_value(value.__func__, made, memo, copies, depth + 1)
         memo[id(value)] = types.MethodType(function, made[id(method_of)])
         return memo[id(value)]
     if type(value) is RemovableHandle:  # a lazy module takes its hook off when it has run
-        memo[id(value)] = _handle(value, lambda table: _shadow_value(table, made, memo, copies, depth + 1))
+        memo[id(value)] = _handle(value, lambda table: shadow_value(table, made, memo, copies, depth + 1))
         return memo[id(value)]
     if type(value) in TABLES and depth < DEEPEST_TABLE:
         new = memo[id(value)] = copy.copy(value)
         if isinstance(value, dict):
-            new.update({key: _shadow_value(item, made, memo, copies, depth + 1) for key, item in value.items()})
+            new.update({key: shadow_value(item, made, memo, copies, depth + 1) for key, item in value.items()})
         elif isinstance(value, list | deque):
             new.clear()
-            new.extend([_shadow_value(item, made, memo, copies, depth + 1) for item in value])
+            new.extend([shadow_value(item, made, memo, copies, depth + 1) for item in value])
         return new
     if type(value) is tuple:
-        return tuple(_shadow_value(item, made, memo, copies, depth + 1) for item in value)
+        return tuple(shadow_value(item, made, memo, copies, depth + 1) for item in value)
     if type(value) is functools.partial:
         parts = (value.args, value.keywords)
-        args, keywords = (_shadow_value(part, made, memo, copies, depth + 1) for part in parts)
-        return functools.partial(_shadow_value(value.func, made, memo, copies, depth + 1), *args, **keywords)
+        args, keywords = (shadow_value(part, made, memo, copies, depth + 1) for part in parts)
+        return functools.partial(shadow_value(value.func, made, memo, copies, depth + 1), *args, **keywords)
     if type(value) is types.FunctionType and value.__closure__ and depth < DEEPEST_TABLE:
         memo[id(value)] = value  # in cycles, the old one
         try:
@@ -197,7 +197,7 @@ def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], copies
         except ValueError:  # one is empty yet
             return value
         ours = [
-            _shadow_value(cell, made, memo, copies, depth + 1) if isinstance(cell, BOUND) or id(cell) in made else cell
+            shadow_value(cell, made, memo, copies, depth + 1) if isinstance(cell, BOUND) or id(cell) in made else cell
             for cell in cells
         ]
         if any(new is not old for new, old in zip(ours, cells, strict=True)):
@@ -206,5 +206,5 @@ def _shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], copies
     if copies is None:
         return value
     memo[id(value)] = value  # in cycles, the old one
-    memo[id(value)] = copies.thing(value, lambda item: _shadow_value(item, made, memo, copies, depth + 1))
+    memo[id(value)] = copies.thing(value, lambda item: shadow_value(item, made, memo, copies, depth + 1))
     return memo[id(value)]

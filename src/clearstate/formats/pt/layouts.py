@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...roles import Role
-from .objects import Global, Stub, Tensor, Value
+from .objects import Global, Stub, Tensor, Value, walk
 
 OPTIMIZER, TRAINING = Role.OPTIMIZER, Role.TRAINING
 
@@ -19,9 +19,29 @@ OPTIMIZER, TRAINING = Role.OPTIMIZER, Role.TRAINING
 def role_by_structure(value: Value) -> Role | None:
     """The role of a dict that is what its keys say: an optimizer's state, a scheduler's, a gradient scaler's.
 
+    A list or a tuple of them is what all in it are, and a pickled optimizer is one.
+
     >>> role_by_structure({"state": {}, "param_groups": []})
     <Role.OPTIMIZER: 'optimizer'>
+    >>> role_by_structure([{"state": {}, "param_groups": []}, {"epoch": 3}]) is None
+    True
     """
+    if isinstance(value, list | tuple) and not isinstance(value, Global):
+        roles = {_role_of_keys(item) for item in value if item is not None}
+        return roles.pop() if len(roles) == 1 else None
+    if is_optimizer(value):
+        return OPTIMIZER
+    return _role_of_keys(value)
+
+
+def is_optimizer(value: Value) -> bool:
+    """Whether a stub is a pickled ``torch.optim.Optimizer``, by what its state holds."""
+    if not isinstance(value, Stub) or not isinstance(value.attribute("param_groups"), list):
+        return False
+    return value.attribute("state") is not None and isinstance(value.attribute("defaults"), dict)
+
+
+def _role_of_keys(value: Value) -> Role | None:
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("param_groups"), list) and isinstance(value.get("state"), dict):
@@ -117,6 +137,9 @@ RANDOM = frozenset(
 )
 """Keys of random generators, in any layout."""
 
+GENERATORS = frozenset("rng rngs cuda_rng torch_rng cpu_rng numpy_rng np_rng python_rng random".split())
+"""Keys that are those of random generators where nothing but the states of some is under them."""
+
 COPIES = frozenset("ema model_ema ema_model state_dict_ema ema_state_dict model_ema_state_dict shadow_params".split())
 """Keys of averaged copies of the model, in any layout."""
 
@@ -151,7 +174,21 @@ def role_by_layout(layout: Layout | None, key: Value, value: Value = None) -> Ro
     if layout is not None and key in layout.roles:
         role = layout.roles[key]
         return None if role is OPTIMIZER and isinstance(value, dict) and not WEIGHTS.isdisjoint(value) else role
-    return TRAINING if isinstance(key, str) and key in RANDOM else None
+    if isinstance(key, str) and (key in RANDOM or (key in GENERATORS and _is_random(value))):
+        return TRAINING
+    return None
+
+
+def _is_random(value: Value) -> bool:
+    """Whether a value is the state of random generators: bytes in a tensor, or what Python and NumPy have."""
+    met = list(walk(value))
+    stubs = (part for part in met if isinstance(part, Stub))
+    tensors = [part.dtype == "uint8" for part in met if isinstance(part, Tensor)]
+    return bool(met) and all(tensors) and all(map(_is_numpys, stubs)) and (bool(tensors) or isinstance(value, tuple))
+
+
+def _is_numpys(stub: Stub) -> bool:
+    return stub.typename.partition(".")[0] in ("numpy", "_codecs")
 
 
 def is_copy(layout: Layout | None, key: Value) -> bool:

@@ -20,9 +20,13 @@ from .layouts import (
     role_by_structure,
     tensor_in,
 )
-from .objects import Storage, Stub, Tensor, Value, children
+from .models import state_dict
+from .objects import Storage, Stub, Tensor, Value, children, walk
 
 DEFAULT = Changes()
+
+LONGEST = 2000
+"""Letters of a path beyond which it is not told further."""
 
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 """Names that PyTorch's own layers give to buffers; a state dict does not say which entries are."""
@@ -62,6 +66,10 @@ class Survey:
     doubles: set[tuple[int, Value]] = field(default_factory=set)
     """The entries that are averaged copies of a model that is here, too: the dict, and the key."""
 
+    root: Value = None
+    weights: set[int] | None = None
+    """The storages of the model's state dict; found out when it is asked for."""
+
     def home(self, path: str) -> str:
         """The innermost module that what is at this path belongs to."""
         while path and path not in self.modules:
@@ -87,7 +95,7 @@ def survey(root: Value, changes: Changes = DEFAULT) -> Survey:
     [('optimizer', 'optimizer')]
     """
     layout = layout_of(root)
-    found = Survey(layout, copies=averages(root, layout))
+    found = Survey(layout, copies=averages(root, layout), root=root)
     if found.copies and beside(root, found.copies):
         entries = [place for copy in found.copies for place in copy.entries.values()]
         found.doubles = {(id(place.table), place.key) for place in entries}
@@ -138,13 +146,19 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
         _note_steps(visit.path, value, found.modules)
     if isinstance(value, Stub) and (inside := tensor_in(value)) is not None:
         yield replace(visit, value=inside, depth=visit.depth + 1)
+    objects = 0
     for key, item in children(value):
-        path = _below(visit.path, key, value)
+        if isinstance(key, Stub | Tensor):
+            path, objects = f"{visit.path[:LONGEST]}[#{objects}]", objects + 1
+        else:
+            path = _below(visit.path, key, value)
         role: Role | None = visit.role
         evidence = visit.evidence
         if role is None and isinstance(value, dict):
             role = role_by_structure(item)
             evidence = "structural"
+            if isinstance(item, Stub) and role and not _is_apart(item, path, found):
+                role = None
             if role is None and visit.depth == 0:
                 role, evidence = role_by_layout(found.layout, key, item), "layout"
             if role is None and names_parameters and (tensor := tensor_in(item)) is not None:
@@ -155,6 +169,15 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
         if isinstance(value, dict) and key in value and changes.fate(path, meant if visit.role is None else None):
             found.going.append(Going(path, value, key, meant or Role.METADATA))
         yield _Visit(item, path, role, evidence if role else "none", visit.depth + 1, visit.copied or double)
+
+
+def _is_apart(optimizer: Stub, path: str, found: Survey) -> bool:
+    """Whether a pickled optimizer can go: it is no part of another object, and its weights are the model's here."""
+    if found.weights is None:
+        found.weights = {id(tensor.storage) for tensor in state_dict(found.root).values()}
+    groups = optimizer.attribute("param_groups")
+    held = {id(part.storage) for part in walk(groups) if isinstance(part, Tensor)}
+    return "<state>" not in path and held <= found.weights
 
 
 def _note_steps(path: str, table: dict[Any, Any], modules: dict[str, str]) -> None:
@@ -217,7 +240,7 @@ def _program(visit: _Visit) -> Iterator[_Visit]:
 
 
 def _below(path: str, key: Value, holder: Value) -> str:
-    if len(path) > 2000:
+    if len(path) > LONGEST:
         return path
     if isinstance(key, str):
         return f"{path}.{key}" if path else key

@@ -135,3 +135,49 @@ def test_a_pickle_of_arrays_becomes_a_file_that_torch_load_reads_with_weights_on
     Path("numbers.pkl").write_bytes(pickle.dumps({"epochs": [1, 2]}))
     assert command("clear", "numbers.pkl", "-o", "numbers.pt", "--plain").code == 0
     assert torch.load("numbers.pt", weights_only=True) == {"epochs": [1, 2]}
+
+
+def roles(path: str) -> dict[str, str]:
+    return {entry.path: str(entry.role) for entry in cs.inspect(path).entries if entry.shape is not None}
+
+
+@pytest.mark.parametrize("state", [{"0.weight": int8()}, {"0.weight": int8(), "0.bias": torch.ones(3)}], ids=len)
+def test_the_numbers_of_a_quantized_weight_are_weights_whatever_their_type(
+    state: dict[str, Any], command: Command, here: Path
+) -> None:
+    torch.save(state, "old.pt")
+    found = roles("old.pt")
+    assert {path.rpartition(".")[2] for path in found} >= {"qdata", "scale"}
+    assert set(found.values()) == {"parameter"}
+    assert "Int8" in {entry.type.rpartition(".")[2] for entry in cs.inspect("old.pt").entries}
+    assert command("clear", "old.pt", "-o", "new.pt", "--dtype", "float16").code == 0
+    made = pt.open_zip("new.pt")
+    inside = made.root["0.weight"].args[3]
+    assert [inside[name].dtype for name in ("qdata", "scale")] == ["int8", "float32"]
+
+
+def test_a_quantized_weight_that_safetensors_has_no_place_for_is_called_by_its_class(
+    command: Command, here: Path
+) -> None:
+    torch.save({"0.weight": int8(), "0.bias": torch.ones(3)}, "old.pt")
+    said = command("clear", "old.pt", "-o", "new.safetensors").refused()
+    assert said.startswith("0.weight is a tensor of the class ")
+    assert "Int8 (quantized" in said
+    assert "weight.dequantize()" in said
+    assert command("clear", "old.pt", "-o", "new.safetensors", "--drop", "*0.weight").code == 0
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_a_state_dict_of_arrays_holds_weights(protocol: int, command: Command, here: Path) -> None:
+    state = {"bn.running_mean": np.ones(3, "f4"), "bn.weight": np.ones((3, 5), "f4"), "bn.steps": np.ones(1, "i8")}
+    Path("np.pkl").write_bytes(pickle.dumps({"model": state, "mean": np.ones(3)}, protocol))
+    found = {entry.path: entry for entry in cs.inspect("np.pkl").entries if entry.shape is not None}
+    told = {path: (str(entry.role), entry.bytes, entry.shape, entry.dtype) for path, entry in found.items()}
+    assert told == {
+        "model.bn.running_mean": ("buffer", 12, (3,), "float32"),
+        "model.bn.weight": ("parameter", 60, (3, 5), "float32"),
+        "model.bn.steps": ("buffer", 8, (1,), "int64"),
+    }
+    assert command("clear", "np.pkl", "-o", "new.pkl").code == 0
+    assert Path("new.pkl").read_bytes()
+    assert pickle.loads(Path("new.pkl").read_bytes())["model"].keys() == state.keys()

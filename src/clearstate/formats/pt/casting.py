@@ -106,6 +106,8 @@ def cast(root: Value, dtype: str) -> int:
     names: dict[int, tuple[Tensor, str]] = {}
     for piece in survey(root).pieces:
         value = piece.value
+        if "<args>" in piece.path:
+            continue  # a part of a tensor of another class, which says itself of what type it is
         if isinstance(value, Tensor) and piece.role is Role.PARAMETER and value.storage.dtype in FLOATING:
             names.setdefault(id(value), (value, piece.path))
     made: dict[int, Storage] = {}

@@ -16,7 +16,7 @@ from .averages import averages
 from .containers import CONTAINERS, layout_for
 from .file import File
 from .inventory import inspect_file
-from .layouts import is_module, is_program, tensor_in
+from .layouts import class_of, is_module, is_program, is_subclass, tensor_in
 from .models import main_model, places
 from .objects import Tensor
 
@@ -124,6 +124,12 @@ def _tensors(file: File) -> dict[str, Tensor]:
         tensor = tensor_in(place.value)
         if tensor is not None:
             found[name] = tensor
+        elif is_subclass(place.value):
+            raise ClearstateError(
+                f"{name} is a tensor of the class {class_of(place.value)} (quantized, distributed or the like), and "
+                "safetensors holds plain ones: save the model with plain tensors (torchao: weight.dequantize()), or "
+                "name the output .pt"
+            )
         elif place.value is not None:
             raise ClearstateError(f"safetensors holds tensors only, and {name} is none; --drop '*{name}' leaves it out")
     if not found:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from ...inventory import Entry, Inventory, size_text
 from ...roles import Role
 from ..coverage import shares
+from .arrays import array_of
 from .averages import beside
 from .file import File
-from .layouts import role_by_structure
+from .layouts import class_of, role_by_structure
 from .objects import Global, Storage, Stub, Tensor, Value, view_of, walk
 from .survey import Piece, Survey, survey
 from .weights_only import READ
@@ -71,7 +72,9 @@ def _entries(found: Survey) -> Iterator[Entry]:
         elif isinstance(value, Storage):
             yield Entry(*told, "storage", role, size, evidence, value.dtype, (len(value),))
         elif isinstance(value, Stub):
-            yield Entry(*told, value.typename, piece.role, 0, piece.evidence)
+            array = array_of(value) if piece.role is not Role.METADATA else None
+            held = (array.nbytes, piece.evidence, array.dtype.name, array.shape) if array else (0, piece.evidence)
+            yield Entry(*told, "numpy.ndarray" if array else class_of(value), piece.role, *held)
 
 
 def _judged(piece: Piece) -> tuple[Role, str]:

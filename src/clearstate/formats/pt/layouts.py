@@ -196,6 +196,21 @@ def is_copy(layout: Layout | None, key: Value) -> bool:
     return isinstance(key, str) and (key in COPIES or (layout is not None and key in layout.copies))
 
 
+SUBCLASS = Global("torch._tensor", "_rebuild_from_type_v2")
+"""What makes a tensor of a class that is not PyTorch's own, or one with attributes."""
+
+
+def is_subclass(value: Value) -> bool:
+    """Whether a stub is a tensor of a class that is not PyTorch's own: a quantized one, a distributed one."""
+    made = isinstance(value, Stub) and value.function == SUBCLASS and isinstance(value.args, tuple)
+    return made and len(value.args) > 2
+
+
+def class_of(value: Stub) -> str:
+    """The name of an object's class, or of the function that makes it; of a subclass of tensors, its own."""
+    return str(value.args[1]) if is_subclass(value) else value.typename
+
+
 def is_state_dict(value: Value) -> bool:
     """Whether a dict is a module's: all its keys are names, and tensors are among its values.
 
@@ -206,7 +221,7 @@ def is_state_dict(value: Value) -> bool:
         isinstance(value, dict)
         and bool(value)
         and all(isinstance(key, str) for key in value)
-        and any(tensor_in(item) is not None for item in value.values())
+        and any(tensor_in(item) is not None or is_subclass(item) for item in value.values())
     )
 
 

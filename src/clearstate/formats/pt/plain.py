@@ -18,9 +18,10 @@ import numpy as np
 from ...errors import ClearstateError
 from ...inventory import some
 from ..data import Held
+from .arrays import BUFFERED, RECONSTRUCTED, array_of, type_of
 from .file import tensor_made
 from .inventory import is_dangerous
-from .layouts import is_module, tensor_in
+from .layouts import class_of, is_module, is_subclass, tensor_in
 from .models import places
 from .objects import (
     ABSENT,
@@ -40,9 +41,6 @@ from .objects import (
 from .survey import survey
 from .weights_only import READ
 
-SUBCLASS = Global("torch._tensor", "_rebuild_from_type_v2")
-"""What makes a tensor of a class that is not PyTorch's own."""
-
 PACKED = "torch.ScriptObject"
 """An object of C++ in a module, which packs the module's weights, as those of quantized layers."""
 
@@ -51,8 +49,6 @@ LONGEST = 1_000_000
 
 LARGEST = 8 * 255
 """Bits of a whole number, its sign among them, that are too many for PyTorch's reader."""
-
-_CODE = re.compile(r"[<>|=]?(?:[biufc](?:1|2|4|8|16)|[SU][0-9]{1,9}|b1|O8?)")
 
 
 class NotPlain(Exception):
@@ -166,9 +162,9 @@ class _Work:
             return value if str(value) in READ else self.noted(str(value), str(value))
         if not isinstance(value, Stub):
             return value
-        name = _class_of(value)
+        name = class_of(value)
         try:
-            if value.function == SUBCLASS and name not in READ:
+            if is_subclass(value) and name not in READ:
                 return self.noted(name, _bare_tensor(value))
             if isinstance(value.function, Global) and str(value.function) in READ:
                 _check_known(value)
@@ -281,12 +277,6 @@ def _given(stub: Stub) -> tuple[Value, ...]:
     return args
 
 
-def _class_of(stub: Stub) -> str:
-    """The name of the class or function that is to be told: of a subclass of tensors, its own."""
-    args = stub.args if isinstance(stub.args, tuple) else ()
-    return str(args[1]) if stub.function == SUBCLASS and len(args) > 2 else stub.typename
-
-
 def _bare_tensor(stub: Stub) -> Value:
     """The tensor that a subclass was made around.
 
@@ -350,11 +340,10 @@ def _path(stub: Stub) -> Value:
 
 
 def _numpy_type(value: Value) -> np.dtype[Any]:
-    code = value.args[0] if isinstance(value, Stub) and value.typename == "numpy.dtype" and value.args else None
-    if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(value.state, tuple):
+    found = type_of(value)
+    if found is None:
         raise NotPlain
-    order = value.state[1] if len(value.state) > 1 else "|"
-    return np.dtype(code).newbyteorder(">" if order == ">" else "<")
+    return found
 
 
 def _numpy_name(stub: Stub) -> Value:
@@ -377,27 +366,16 @@ def _numpy_scalar(stub: Stub) -> Value:
 
 def _numpy_array(stub: Stub) -> Value:
     """A tensor of numbers; a list of texts."""
-    state = stub.state if isinstance(stub.state, tuple) and len(stub.state) == 5 else None
-    if state is None or not isinstance(state[1], tuple) or not all(type(n) is int and n >= 0 for n in state[1]):
+    array = array_of(stub)
+    if array is None:
         raise NotPlain
-    _, shape, kind, fortran, raw = state
-    dtype = _numpy_type(kind)
-    if dtype.hasobject:
-        if not isinstance(raw, list) or len(shape) != 1 or len(raw) != shape[0] or len(raw) > LONGEST:
+    raw = array.raw
+    if array.dtype.hasobject:
+        if not isinstance(raw, list) or array.shape != (len(raw),) or len(raw) > LONGEST:
             raise NotPlain
         return list(raw)
-    return _of_bytes(bytes_in(raw), dtype, shape, fortran)
-
-
-def _numpy_buffer(stub: Stub) -> Value:
-    """The same as protocol 5 has it."""
-    if len(stub.args) != 4 or not isinstance(stub.args[2], tuple) or stub.args[3] not in ("C", "F"):
-        raise NotPlain
-    raw, kind, shape, order = stub.args
-    if not all(type(n) is int and n >= 0 for n in shape):
-        raise NotPlain
     data = bytes(raw) if isinstance(raw, bytearray) else bytes_in(raw)
-    return _of_bytes(data, _numpy_type(kind), shape, order == "F")
+    return _of_bytes(data, array.dtype, array.shape, array.fortran)
 
 
 def _of_bytes(data: bytes | None, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: Value) -> Value:
@@ -473,8 +451,8 @@ PLAIN: tuple[tuple[re.Pattern[str], Callable[[Stub], Value]], ...] = tuple(
         (r"pathlib(\._local)?\.(Pure)?(Posix|Windows)?Path", _path),
         (r"numpy\.dtype", _numpy_name),
         (r"numpy\.(_core|core)\.multiarray\.scalar", _numpy_scalar),
-        (r"numpy\.(_core|core)\.multiarray\._reconstruct", _numpy_array),
-        (r"numpy\.(_core|core)\.numeric\._frombuffer", _numpy_buffer),
+        (RECONSTRUCTED.pattern, _numpy_array),
+        (BUFFERED.pattern, _numpy_array),
         (r"(__builtin__|builtins)\.bytes", _bytes),
         (r"(__builtin__|builtins)\.(x?range)", _range),
         (r"(__builtin__|builtins)\.frozenset", lambda stub: set(_first(stub))),

@@ -9,12 +9,14 @@ from typing import Any
 from ...roles import Role
 from ..changes import Changes
 from ..garbage import uncollected
+from .arrays import array_of
 from .averages import Average, averages, beside
 from .layouts import (
     Layout,
     is_module,
     is_program,
     is_state_dict,
+    is_subclass,
     layout_of,
     role_by_layout,
     role_by_structure,
@@ -124,6 +126,8 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
         piece = met[id(value)] = _piece(visit)
         if isinstance(value, Tensor) or tensor_in(value) is None:
             found.pieces.append(piece)
+        if visit.role and array_of(value) is not None:
+            return
         if is_module(value) and visit.role is None:
             found.modules[visit.path] = str(getattr(value, "typename", ""))
             yield from _module(visit, found, changes)
@@ -144,6 +148,9 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
     names_parameters = visit.role is None and is_state_dict(value)
     if names_parameters and not (visit.depth == 0 and found.layout and found.layout.roles.keys() >= value.keys()):
         _note_steps(visit.path, value, found.modules)
+    arrays = visit.role is None and _is_of_arrays(value)
+    if arrays:
+        _note_steps(visit.path, value, found.modules)
     if isinstance(value, Stub) and (inside := tensor_in(value)) is not None:
         yield replace(visit, value=inside, depth=visit.depth + 1)
     objects = 0
@@ -161,8 +168,8 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
                 role = None
             if role is None and visit.depth == 0:
                 role, evidence = role_by_layout(found.layout, key, item), "layout"
-            if role is None and names_parameters and (tensor := tensor_in(item)) is not None:
-                role, evidence = _of_state_dict(str(key), item, tensor), "structural"
+            if role is None and (names_parameters or arrays):
+                role, evidence = _of_state_dict(str(key), item), "structural"
         double = bool(found.doubles) and isinstance(value, dict) and (id(value), key) in found.doubles
         double = double and not (role and role.droppable)
         meant = Role.COPY if double else role
@@ -198,11 +205,26 @@ def _piece(visit: _Visit) -> Piece:
     return Piece(visit.value, visit.path, visit.role or Role.METADATA, visit.evidence, visit.copied)
 
 
-def _of_state_dict(name: str, item: Value, tensor: Tensor) -> Role:
+def _of_state_dict(name: str, item: Value) -> Role | None:
     if isinstance(item, Stub) and "_rebuild_parameter" in str(item.function):
         return Role.PARAMETER
-    last = name.rpartition(".")[2]
-    return Role.BUFFER if last in BUFFERS or not _floating(tensor.dtype) else Role.PARAMETER
+    tensor, array = tensor_in(item), array_of(item)
+    if tensor is None and array is None and not is_subclass(item):
+        return None
+    dtype = tensor.dtype if tensor else array.dtype.name if array else "float of its own"
+    return Role.BUFFER if name.rpartition(".")[2] in BUFFERS or not _floating(dtype) else Role.PARAMETER
+
+
+def _is_of_arrays(value: Value) -> bool:
+    """Whether a dict is a state dict of NumPy's arrays: names and arrays and nothing else, as papers publish them."""
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        return False
+    kinds: set[str] = set()
+    for item in value.values():
+        if (array := array_of(item)) is None:
+            return False
+        kinds.add(array.dtype.kind)
+    return "f" in kinds
 
 
 def _floating(dtype: str) -> bool:
@@ -234,7 +256,7 @@ def _program(visit: _Visit) -> Iterator[_Visit]:
         if is_program(item):
             yield _Visit(item, path, None, "none", visit.depth + 1)
         elif isinstance(item, Tensor):
-            yield _Visit(item, path, _of_state_dict(str(key), item, item), "structural", visit.depth + 1)
+            yield _Visit(item, path, _of_state_dict(str(key), item), "structural", visit.depth + 1)
         else:
             yield _Visit(item, path, Role.CONSTANT, "structural", visit.depth + 1)
 

@@ -269,6 +269,50 @@ def clear_file(
     return Cleared(before, door.inventory(made, door.written(made, target)), target, done)
 
 
+def bring_along(
+    folder: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    cleared: Iterable[str | os.PathLike[str]],
+    *,
+    dry_run: bool = False,
+) -> list[str]:
+    """Copies what a folder holds besides weights (configuration, tokenizer) to that which its files were cleared into.
+
+    Args:
+        folder: the folder whose files were cleared; with its subfolders.
+        output: the folder they went into. What it has already stays as it is there.
+        cleared: the files, or indexes of shards, that were cleared.
+        dry_run: copy nothing, only say what would be.
+
+    Returns:
+        What went along, and what stayed behind, in sentences.
+
+    Raises:
+        OSError: a file cannot be read or written.
+
+    >>> import pathlib, tempfile
+    >>> old, new = (pathlib.Path(tempfile.mkdtemp()) for _ in range(2))
+    >>> _ = (old / "adapter_config.json").write_text("{}")
+    >>> bring_along(old, new, []) == [f"went along from {old}: adapter_config.json"]
+    True
+    """
+    from .formats.pt.companions import below, copy_all
+    from .inventory import some
+
+    source, target = os.fspath(folder), os.fspath(output)
+    taken: list[str] = []
+    for path in [os.fspath(path) for path in cleared]:
+        taken += [path, *(os.path.join(os.path.dirname(path), name) for name in shards(path))]
+    along, behind = below(source, target, taken)
+    if not dry_run:
+        copy_all(along, source, target)
+    said = (
+        (f"went along from {source}", along),
+        (f"not copied from {source}, since these may hold weights, or no loader asks for them", behind),
+    )
+    return [f"{what}: {some(names, 8)}" for what, names in said if names]
+
+
 def _elsewhere(name: str, target: str | None, *, dry_run: bool, **how: Any) -> Cleared:
     """The same where the file is elsewhere, or is to go there: on copies here."""
     from .formats.pt.companions import goes_along

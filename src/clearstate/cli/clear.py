@@ -12,6 +12,7 @@ import typer
 
 import clearstate as cs
 from clearstate import many
+from clearstate.clearing import bring_along
 from clearstate.remote import is_remote
 
 from .drawing import Exit, complain, say, screen
@@ -128,6 +129,8 @@ def clear(
                 if len(jobs) > 1:
                     with meter.aside():
                         say([row(job, outcome.value, on)])
+    if tally.files and output is not None:
+        tally.done[:0] = _along(files, output, jobs, dry_run=dry_run)
     if tally.files or tally.left_out:
         say(summary(tally, on, dropping, dry_run=dry_run))
     if html is not None and done is not None:
@@ -148,6 +151,14 @@ def _call(job: Job, output: str | None, *, in_place: bool, dry_run: bool, asked:
     folder = os.path.dirname(str(job.target)) if inside else None
     target = None if in_place else job.target
     return {"path": job.path, "folder": folder, "output": target, "in_place": in_place, "dry_run": dry_run, **asked}
+
+
+def _along(files: Iterable[str], output: str, jobs: Iterable[Job], *, dry_run: bool) -> list[str]:
+    """What went along, or stayed behind, of the folders among the arguments."""
+    paths = [job.path for job in jobs]
+    folders = [] if is_remote(output) else [name for name in files if not is_remote(name) and os.path.isdir(name)]
+    said = (text for name in folders for text in bring_along(name, output, paths, dry_run=dry_run))
+    return [f"{text[:1].upper()}{text[1:]}" for text in said]
 
 
 def _writing(error: Exception, job: Job, in_place: bool) -> str | None:

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+from collections.abc import Collection, Iterable
 
 from ...inventory import some
 from ..atomic import replacing
@@ -18,6 +20,12 @@ WEIGHTS = (
     *".npz .npy .tflite .pb .zip".split(),
 )
 """How files end that hold weights, of this model or of another, or what training left: none of them goes along."""
+
+READ = (*".json .txt .md .model .spm .tiktoken .vocab .bpe .jinja .yaml .yml .toml .py".split(), "")
+"""How files end that loaders of a model read, or people; what else is in a whole folder may be anything."""
+
+CONFIGURATION = re.compile(r"(\w+_)?config\.json|model_index\.json|modules\.json")
+"""Files by which loaders of Hugging Face's libraries know a folder, with its subfolders, for one of a model."""
 
 LARGEST = 100 << 20
 """Bytes of a file that goes along, at most: a tokenizer's takes a few tens of millions."""
@@ -51,6 +59,38 @@ def goes_along(name: str, size: int) -> bool:
     return size <= LARGEST and not name.lower().endswith(WEIGHTS) and not INDEX.fullmatch(name)
 
 
+def below(folder: str, output: str, taken: Collection[str]) -> tuple[list[str], list[str]]:
+    """Of a whole folder that is cleared into another: the files that go along, and those that stay behind, by name.
+
+    From a folder in which no loader knows a model nothing goes along: what is there may be anything.
+
+    Args:
+        folder: the folder, whose subfolders are looked through, too; not the hidden ones.
+        output: the folder that it is cleared into.
+        taken: the files that are cleared, or shards of one.
+    """
+    along: list[str] = []
+    behind: list[str] = []
+    own = {os.path.realpath(path) for path in taken}
+    new = os.path.realpath(output)
+    models: set[str] = set()
+    for place, folders, names in os.walk(os.path.normpath(folder)):
+        if os.path.dirname(place) in models or any(map(CONFIGURATION.fullmatch, names)):
+            models.add(place)
+        folders[:] = sorted(
+            f for f in folders if not f.startswith(".") and os.path.realpath(os.path.join(place, f)) != new
+        )
+        for name in sorted(names):
+            path = os.path.join(place, name)
+            relative = os.path.relpath(path, folder)
+            there = os.path.lexists(os.path.join(output, relative))
+            if name.startswith(".") or there or not os.path.isfile(path) or os.path.realpath(path) in own:
+                continue
+            read = os.path.splitext(name)[1].lower() in READ and goes_along(name, os.path.getsize(path))
+            (along if read and place in models else behind).append(relative)
+    return along, behind
+
+
 def told(file: Sharded, folder: str) -> list[str]:
     """What goes along and what stays behind, in sentences."""
     along, behind = companions(file, folder)
@@ -63,9 +103,13 @@ def told(file: Sharded, folder: str) -> list[str]:
 
 def copy(file: Sharded, folder: str) -> None:
     """Copies what goes along, each file whole or not at all."""
-    for name in companions(file, folder)[0]:
-        with (
-            open(os.path.join(os.path.dirname(file.path), name), "rb") as old,
-            replacing(os.path.join(folder, name)) as new,
-        ):
+    copy_all(companions(file, folder)[0], os.path.dirname(file.path), folder)
+
+
+def copy_all(names: Iterable[str], folder: str, output: str) -> None:
+    """Copies files from one folder to another by their names, each whole or not at all."""
+    for name in names:
+        target = os.path.join(output, name)
+        os.makedirs(os.path.dirname(target) or os.curdir, exist_ok=True)
+        with open(os.path.join(folder, name), "rb") as old, replacing(target) as new:
             shutil.copyfileobj(old, new)

@@ -15,6 +15,7 @@ from torch.nn import Parameter
 
 from .checks import expect
 from .fields import index, plain
+from .module import Module
 from .of_tensor import _OfTensor
 from .tape import describe, recording
 
@@ -96,6 +97,7 @@ class Power(_OfTensor):
     """
 
     fields = plain("pow")
+    pow: float
 
     def __init__(self, power: float) -> None:
         super().__init__()
@@ -116,6 +118,8 @@ class Threshold(_OfTensor):
     """
 
     fields = plain("threshold val inplace")
+    threshold: float
+    val: float
 
     def __init__(self, threshold: float = 1e-6, value: float = 0, inplace: bool = False) -> None:
         super().__init__()
@@ -173,6 +177,8 @@ class HardTanh(_OfTensor):
     """
 
     fields = plain("min_val max_val inplace")
+    min_val: float
+    max_val: float
 
     def __init__(self, min_value: float = -1, max_value: float = 1, inplace: bool = False) -> None:
         super().__init__()
@@ -344,6 +350,7 @@ class TanhShrink(_OfTensor):
     """
 
     fields = plain("tanh")
+    tanh: Module
 
     def __init__(self) -> None:
         super().__init__()
@@ -362,6 +369,7 @@ class SoftPlus(_OfTensor):
     """
 
     fields = plain("beta threshold")
+    threshold: float
 
     def __init__(self, beta: float = 1) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from .activation import LogSoftMax, Sigmoid
 from .checks import expect
 from .criterions import MSECriterion, _Averaged, expect_alike
 from .fields import plain
-from .module import Criterion
+from .module import Criterion, Module
 from .tape import describe
 
 
@@ -96,7 +96,7 @@ class ClassNLLCriterion(_Weighted):
     """
 
     fields = plain("", ignoreIndex="ignore_number")
-    ignore_number = -100
+    ignore_number: int = -100
     """``ignore_index`` as files have it: from 1, and 0 or negative for one that is no class."""
 
     def __init__(self, weights: Tensor | None = None, size_average: bool = True, ignore_index: int = -100) -> None:
@@ -157,6 +157,7 @@ class CrossEntropyCriterion(Criterion):
 
     fields = plain("lsm nll", sizeAverage="size_average", oldSizeAverage="size_average")
 
+    lsm: Module
     nll: ClassNLLCriterion
 
     def __init__(self, weights: Tensor | None = None, size_average: bool = True) -> None:

@@ -35,7 +35,7 @@ class _Averaged(Criterion):
     """A loss that is a sum over elements or samples: ``size_average`` says whether it is divided by their number."""
 
     fields = plain("sizeAverage")
-    size_average = True
+    size_average: bool = True
 
     @property
     def reduction(self) -> str:

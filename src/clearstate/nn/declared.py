@@ -20,7 +20,13 @@ from .fields import Field, Form
 
 Types = tuple[type, ...]
 
-TAKEN: dict[Any, Types] = {int: (int,), float: (int, float), str: (str,), Tensor: (Tensor,)}
+TAKEN: dict[Any, Types] = {
+    bool: (bool, int, float),
+    int: (int,),
+    float: (int, float),
+    str: (str,),
+    Tensor: (Tensor,),
+}
 """The Python types of a file's values that do for a declared one."""
 
 
@@ -33,20 +39,31 @@ def misfit(cls: Any, field: Field, value: Any) -> str | None:
         value: it, as Python has it.
 
     >>> import clearstate.nn as nn
-    >>> misfit(nn.Select, nn.Select.fields["dimension"], "one"), misfit(nn.Select, nn.Select.fields["dimension"], 1)
-    ('a whole number', None)
+    >>> [misfit(nn.Select, nn.Select.fields["dimension"], value) for value in ("one", True, 1)]
+    ['a whole number', 'a whole number', None]
     """
     if value is None:
         return None
     if field.form is Form.LONGS:
         return None if _whole_numbers(value) else "whole numbers"
     declared = declarations(cls).get(field.attribute, ())
-    if not declared or isinstance(value, declared):
+    if not declared or (isinstance(value, declared) and (bool in declared or not isinstance(value, bool))):
         return None
-    return " or ".join(WORDS.get(kind, kind.__name__) for kind in declared if kind is not int or float not in declared)
+    said = [kind for kind in declared if not any(wider in declared for wider in WIDER.get(kind, ()))]
+    return " or ".join(WORDS.get(kind, kind.__name__) for kind in dict.fromkeys(said))
 
 
-WORDS = {int: "a whole number", float: "a number", str: "a string", Tensor: "a tensor"}
+WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    Tensor: "a tensor",
+    list: "a table",
+    Module: "a module",
+}
+WIDER: dict[type, Types] = {int: (float, bool), float: (bool,)}
+"""What goes without saying beside another type."""
 
 
 def _whole_numbers(value: Any) -> bool:
@@ -61,13 +78,27 @@ def declarations(cls: Any) -> dict[str, Types]:
     >>> declarations(nn.SpatialMaxPooling)["kw"]
     (<class 'int'>,)
     """
-    sources = typing.get_type_hints(cls)
+    sources = hints_of(cls)
+    for above in cls.__mro__:
+        for name, held in vars(above).items():
+            if isinstance(held, property) and held.fget is not None:
+                sources.setdefault(name, hints_of(held.fget).get("return"))
+            elif type(held) in (bool, int, float):
+                sources.setdefault(name, bool if isinstance(held, bool) else float)
     constructor = cls.__init__
-    hints = typing.get_type_hints(constructor)
+    hints = hints_of(constructor)
     for name, parameter in inspect.signature(constructor).parameters.items():
         if name in hints and parameter.kind is not parameter.VAR_POSITIONAL:
             sources.setdefault(name, hints[name])
     return {name: kinds for name, hint in sources.items() if (kinds := _kinds(hint))}
+
+
+def hints_of(of: Any) -> dict[str, Any]:
+    """What is annotated; nothing where a user's class names what is there for type checkers alone."""
+    try:
+        return dict(typing.get_type_hints(of))
+    except NameError:
+        return {}
 
 
 def _kinds(hint: Any) -> Types:

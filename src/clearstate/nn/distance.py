@@ -92,7 +92,7 @@ class Euclidean(_Templates):
     """
 
     fields = plain("fastBackward")
-    fast_backward = True
+    fast_backward: bool = True
 
     def __init__(self, input_size: int, output_size: int) -> None:
         super().__init__()
@@ -184,6 +184,7 @@ class PairwiseDistance(Module):
     """
 
     fields = plain("norm")
+    norm: float
 
     def __init__(self, p: float = 2) -> None:
         super().__init__()

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
+import typing
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 from torch import Tensor
 
+from .declared import hints_of
+from .lacking import lacks_modules
 from .tape import describe
 
 _PLANES = {
@@ -72,7 +76,7 @@ def files_fault(module: Any, error: Exception, input: Any) -> str | None:
     wrong = misfit(module)
     if wrong is not None:
         return f"the {module.typename} from the file is not right: its {wrong}"
-    absent = missing(module, error) if of_nothing else None
+    absent = missing(module, error) if of_nothing else _named(module, error)
     if absent is None and not isinstance(error, AttributeError | LookupError | ZeroDivisionError):
         return None
     why = "has fields that do not go together" if absent is None else f"lacks {absent}"
@@ -92,14 +96,45 @@ def missing(module: Any, error: Exception) -> str | None:
     """
     if "None" not in str(error):
         return None
+    absent = _absent_fields(module)
+    if absent:
+        return " and ".join(absent)
+    none = _absent_parameters(module) if "NoneType" in str(error) else []
+    return _named(module, error) or " and ".join(none) or None
+
+
+def _named(module: Any, error: Exception) -> str | None:
+    """The tensors that a module has not got and that an error names."""
+    told = str(error)
+    return " and ".join(n for n in _absent_parameters(module) if re.search(rf"\b{n}\b", told)) or None
+
+
+def _absent_parameters(module: Any) -> list[str]:
+    """Not a bias that no such layer has."""
+    hints = hints_of(type(module))
+    optional = {name for name, hint in hints.items() if type(None) in typing.get_args(hint)}
+    none = [n for n, parameter in module._parameters.items() if parameter is None and n not in optional]
+    declared = _declared(module)
+    return [name for name in none if name in declared] if declared else none
+
+
+def _absent_fields(module: Any) -> list[str]:
     cls = type(module)
     attributes = {name: field.attribute for name, field in module.fields.items() if field.attribute}
     nothing = [n for n, a in attributes.items() if not hasattr(cls, a) and getattr(module, a, None) is None]
     optional = _optional(cls.__init__)
-    absent = [name for name in nothing if attributes[name] not in optional] or nothing
-    if not absent and "NoneType" in str(error):  # a bias that no such layer has is none that is missed
-        absent = [name for name, parameter in module._parameters.items() if parameter is None]
-    return " and ".join(absent) or None
+    return [name for name in nothing if attributes[name] not in optional] or nothing
+
+
+def said_of_file(module: Any, error: Exception) -> str:
+    """What is wrong with a module from a file that cannot be printed or written, in a few words."""
+    if lacks_modules(module):
+        return "the file lacks modules"
+    wrong = misfit(module)
+    if wrong:
+        return f"its {wrong}"
+    absent = missing(module, error) or " and ".join(_absent_fields(module) or _absent_parameters(module))
+    return f"the file lacks {absent}" if absent else f"its fields do not go together: {error}"
 
 
 @cache
@@ -125,8 +160,7 @@ def misfit(module: Any) -> str | None:
     >>> misfit(layer)
     'bias is a tensor of 4, and one of 16 is due'
     """
-    declared = next((DUE[c.__name__] for c in type(module).__mro__ if c.__name__ in DUE), {})
-    for name, alternatives in declared.items():
+    for name, alternatives in _declared(module).items():
         held = getattr(module, name, None)
         if not isinstance(held, Tensor):
             continue
@@ -135,6 +169,10 @@ def misfit(module: Any) -> str | None:
             text = " or ".join("x".join("?" if size is None else f"{size:g}" for size in sizes) for sizes in due)
             return f"{name} is {describe(held)}, and one of {text} is due"
     return None
+
+
+def _declared(module: Any) -> dict[str, str]:
+    return next((DUE[c.__name__] for c in type(module).__mro__ if c.__name__ in DUE), {})
 
 
 def _fits(shape: tuple[int, ...], due: list[float | None]) -> bool:
@@ -147,7 +185,7 @@ def _size(module: Any, text: str) -> float | None:
     if any(factor is None for factor in factors):
         return None
     whole = math.prod(factor for factor in factors if factor is not None)
-    return whole / (getattr(module, divisor, 1) if divisor else 1)
+    return whole / ((_number(module, divisor) if divisor else 1) or 1)
 
 
 def _number(module: Any, text: str) -> float | None:
@@ -158,5 +196,5 @@ def _number(module: Any, text: str) -> float | None:
     held = getattr(module, name, None)
     if place:
         sizes = held.shape if isinstance(held, Tensor) else held
-        held = sizes[int(place)] if sizes is not None and len(sizes) > int(place) else None
+        held = sizes[int(place)] if isinstance(sizes, list | tuple) and len(sizes) > int(place) else None
     return held if isinstance(held, int | float) else None

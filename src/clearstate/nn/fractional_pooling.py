@@ -21,6 +21,9 @@ class _FractionalMaxPooling(_Windowed):
     transient = ("random_samples",)
     new_random_pool: bool = False
     ratio_w: float | None
+    out_t: int | None
+    out_h: int | None
+    out_w: int | None
     seed: int = 0
     """What fixed regions are drawn with, where no earlier ones are kept."""
 

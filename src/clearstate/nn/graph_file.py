@@ -30,7 +30,7 @@ def read_graph(net: gModule, obj: t7.Object, reading: Any) -> None:
     plain = t7.Object(
         obj.typename, t7.Table({k: v for k, v in state.items() if k not in STRUCTURE}), version=obj.version
     )
-    plain.state.pop("modules", None)
+    plain.state["modules"] = t7.Table()  # they come with the nodes
     read_module(net, plain, reading)
     names: dict[int, str] = {}
     steps = []

@@ -213,6 +213,8 @@ class PartialLinear(Module):
 
     partition: Tensor
     """Which outputs are computed: indices from 0."""
+    inputsize: int
+    outputsize: int
 
     def __init__(self, input_size: int, output_size: int, bias: bool = True) -> None:
         super().__init__()

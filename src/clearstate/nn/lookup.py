@@ -42,7 +42,7 @@ class LookupTable(Module):
 
     max_norm: float | None = None
     norm_type: float | None = None
-    should_scale_grad_by_freq = False
+    should_scale_grad_by_freq: bool = False
     acc_update = False
     """Whether files get no gradient, see `acc_update_only`."""
 
@@ -107,7 +107,7 @@ class LookupTable(Module):
         index = input.long()
         norm = 2.0 if self.norm_type is None else float(self.norm_type)
         try:
-            return F.embedding(index, self.weight, padding, self.max_norm, norm, self.should_scale_grad_by_freq)
+            return F.embedding(index, self.weight, padding, self.max_norm, norm, bool(self.should_scale_grad_by_freq))
         except IndexError:
             wrong = index[(index < 0) | (index >= rows)][0].item()
             raise ValueError(f"expected indices from 0 to {rows - 1}, got {wrong}") from None

@@ -65,8 +65,8 @@ class MultiMarginCriterion(_Weighted):
     """
 
     fields = plain("p margin")
-    p = 1
-    margin = 1.0
+    p: int = 1
+    margin: float
 
     def __init__(self, p: int = 1, weights: Tensor | None = None, margin: float = 1.0) -> None:
         super().__init__(weights)

@@ -66,7 +66,7 @@ class Dropout(_OfTensor):
         return noise.div_(1 - self.p) if self.v2 else noise
 
     def update_output(self, input: Tensor) -> Tensor:
-        if not self.p:
+        if self.p <= 0:
             return input
         if self.training or self.stochastic_inference:
             factor: Tensor | float = recall(self, lambda: self.draw(input)) if self.lazy else self.draw(input)

@@ -55,6 +55,8 @@ class BatchNormalization(Module):
     """Dimensions of a batch."""
     weight: Parameter | None
     bias: Parameter | None
+    running_std: ClassVar[None] = None
+    """What `running_var` was in old files."""
     running_mean: Tensor
     running_var: Tensor
 
@@ -304,6 +306,7 @@ class _Neighbours(Module):
     kernel: Tensor
     n_input_plane: int
     meanestimator: Sequential
+    divider: Module
 
     def loaded(self) -> None:
         for net in self.children():
@@ -337,6 +340,7 @@ class SpatialSubtractiveNormalization(_Neighbours):
     """
 
     fields = plain("subtractor")
+    subtractor: Module
 
     def __init__(self, n_input_plane: int = 1, kernel: Tensor | None = None) -> None:
         super().__init__()
@@ -368,6 +372,9 @@ class SpatialDivisiveNormalization(_Neighbours):
     """
 
     fields = plain("stdestimator normalizer thresholder threshold thresval")
+    stdestimator: Sequential
+    normalizer: Module
+    thresholder: Module
 
     def __init__(
         self,
@@ -405,6 +412,7 @@ class SpatialContrastiveNormalization(Module):
     """
 
     fields = plain("nInputPlane threshold thresval normalizer")
+    normalizer: Module
 
     def __init__(
         self,

@@ -131,7 +131,7 @@ class Padding(Module):
 
     fields = plain("pad nInputDim value") | index("dim index")
     n_input_dim: int | None = None
-    value: float = 0.0
+    value: float
     index: int = 0
 
     def __init__(self, dim: int, pad: int, n_input_dim: int | None = None, value: float = 0.0, index: int = 0) -> None:

@@ -164,7 +164,7 @@ class AddConstant(_OfTensor):
     """
 
     fields = plain("inplace")
-    constant_scalar: Any
+    constant_scalar: Tensor | float
 
     def __init__(self, constant_scalar: float | Tensor, inplace: bool = False) -> None:
         super().__init__()

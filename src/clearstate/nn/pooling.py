@@ -336,7 +336,7 @@ class TemporalMaxPooling(_Windowed):
         expect(input, dims=(2, 3))
         features = input.transpose(-1, -2)
         self.expect_room(features, (self.kw,), (0,))
-        return F.max_pool1d(features, self.kw, self.dw).transpose(-1, -2)
+        return F.max_pool1d(features, (self.kw,), (self.dw,)).transpose(-1, -2)
 
 
 class TemporalDynamicKMaxPooling(Module):
@@ -356,7 +356,7 @@ class TemporalDynamicKMaxPooling(Module):
     """
 
     fields = plain("minK factor")
-    factor: float = 0
+    factor: float
 
     def __init__(self, min_k: int, factor: float = 0) -> None:
         super().__init__()

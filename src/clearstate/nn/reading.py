@@ -21,7 +21,8 @@ from ..roles import Role
 from . import undeclared
 from .declared import misfit
 from .due import missing
-from .fields import Form, counted_from_zero, of_gradient, of_role
+from .fields import Field, Form, counted_from_zero, of_gradient, of_role
+from .lacking import Lacking, lacks_modules
 from .opaque import Opaque
 from .ownership import adopt, mapped
 from .packages import completed
@@ -153,6 +154,8 @@ class Reading:
                 if isinstance(error, ClearstateError | RecursionError):
                     raise
                 absent = error.args[0] if isinstance(error, KeyError) else missing(made, error)
+                if isinstance(error, IndexError) and lacks_modules(made):
+                    absent = "modules"
                 if absent is not None:
                     raise ClearstateError(f"{obj.typename} in the file lacks {absent}") from error
                 raise ClearstateError(f"{obj.typename} in the file is not as its class is made: {error}") from error
@@ -233,6 +236,8 @@ def _read_children(module: Stateful, obj: t7.Object, reading: Reading) -> None:
     table = obj.state.get("modules")
     if table is not None and not isinstance(table, t7.Table):
         raise TypeError(f"modules should be a table, and is {described(table)}")
+    if table is None and module.is_container:
+        module.__dict__["update_output"] = Lacking(module)
     if table is not None:
         children = table.array()
         if len(children) != len(table):
@@ -255,16 +260,23 @@ def _read_field(
         grads[of_gradient(name)] = reading.value(raw)
     elif field is not None:
         if field.form is not Form.CONSTANT:
-            value = reading.value(raw)
-            due = misfit(type(module), field, value)
-            if due:
-                raise TypeError(f"{name} should be {due}, and is {described(value)}")
+            value = _as_declared(module, name, field, reading.value(raw))
             value = reading.index(value) if field.form is Form.INDEX else value
             _set(module, field.attribute, value, role)
-    elif role in (Role.PARAMETER, Role.BUFFER, Role.CONSTANT):
+    elif role is Role.CONSTANT:
+        value = _as_declared(module, name, Field(snake_case(name), Form.PLAIN), reading.value(raw))
+        _set(module, snake_case(name), value, role)
+    elif role in (Role.PARAMETER, Role.BUFFER):
         _register(module, name, reading.value(raw), role, reading)
     else:
         module.extra[name] = reading.value(raw)
+
+
+def _as_declared(module: Stateful, name: str, field: Field, value: Any) -> Any:
+    due = misfit(type(module), field, value)
+    if due:
+        raise TypeError(f"{name} should be {due}, and is {described(value)}")
+    return value
 
 
 def _set(module: Stateful, attribute: str, value: Any, role: Role | None) -> None:
@@ -276,7 +288,7 @@ def _set(module: Stateful, attribute: str, value: Any, role: Role | None) -> Non
 
 def _register(module: Stateful, name: str, value: Any, role: Role, reading: Reading) -> None:
     attribute = snake_case(name)
-    if role is not Role.CONSTANT and value is not None and value is not False and not isinstance(value, Tensor):
+    if value is not None and value is not False and not isinstance(value, Tensor):
         raise TypeError(f"{name} should be a tensor, and is {described(value)}")
     if role is not Role.PARAMETER:
         _set(module, attribute, value, role)

@@ -95,6 +95,7 @@ class SpatialUpSamplingNearest(Module):
     """
 
     fields = plain("scale_factor")
+    scale_factor: int
 
     def __init__(self, scale: int) -> None:
         super().__init__()
@@ -207,6 +208,7 @@ class PixelShuffle(Module):
     """
 
     fields = plain("upscaleFactor upscaleFactorSquared")
+    upscale_factor_squared: int
 
     def __init__(self, upscale_factor: int) -> None:
         super().__init__()

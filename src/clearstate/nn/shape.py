@@ -141,6 +141,8 @@ class Reshape(Module):
     """
 
     fields = longs("size") | plain("nelement batchMode")
+    nelement: int
+    batch_mode: bool | None
 
     def __init__(self, *size: int | bool | Sequence[int]) -> None:
         super().__init__()
@@ -261,6 +263,7 @@ class Transpose(_Batched):
     """
 
     fields = index("permutations")
+    permutations: list[list[int]]
 
     def __init__(self, *permutations: Sequence[int]) -> None:
         super().__init__()
@@ -289,6 +292,8 @@ class Replicate(Module):
     """
 
     fields = index("dim") | plain("nfeatures ndim")
+    nfeatures: int
+    ndim: int | None
 
     def __init__(self, n_features: int, dim: int = 0, n_dim: int | None = None) -> None:
         super().__init__()
@@ -323,6 +328,7 @@ class Narrow(Module):
     """
 
     fields = index("dimension index") | plain("length")
+    index: int
 
     def __init__(self, dimension: int, offset: int, length: int = 1) -> None:
         super().__init__()

@@ -162,9 +162,9 @@ class IndexLinear(_Sparse):
     """
 
     fields = plain("inputSize outputSize normalize weightDecay doGradInput offset")
-    normalize = 0
+    normalize: int = 0
     """How many columns the weight has before those of the output: 4 or 0."""
-    offset = -1
+    offset: int = -1
     """``keys_offset`` less 1: what Torch7 adds to keys, which there count from 1."""
 
     def __init__(

@@ -23,7 +23,7 @@ from torch.nn.modules.module import (
 from ..formats.t7.classes import Left, lookup
 from . import stale, undeclared
 from .constructed import as_constructed, restore
-from .due import files_fault, missing
+from .due import files_fault, said_of_file
 from .fields import Fields, merged
 from .nodes import as_node
 from .own_gradients import DECISIVE, refused, take_over
@@ -447,11 +447,10 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
     def __repr__(self) -> str:
         try:
             return self.to_string()
-        except (TypeError, AttributeError) as error:
-            absent = missing(self, error) if "extra" in self.__dict__ else None
-            if absent is None:
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RuntimeError) as error:
+            if "extra" not in self.__dict__ or isinstance(error, RecursionError):
                 raise
-            return f"{self.typename}(the file lacks {absent})"
+            return f"{self.typename}({said_of_file(self, error)})"
 
     def to_string(self) -> str:
         """The module as Torch7 prints it."""

@@ -76,7 +76,7 @@ class JoinTable(Module):
     """
 
     fields = index("dimension") | plain("nInputDims")
-    dimension: int = 0
+    dimension: int
     n_input_dims: int | None = None
 
     def __init__(self, dimension: int, n_input_dims: int | None = None) -> None:
@@ -106,7 +106,7 @@ class SplitTable(Module):
     """
 
     fields = index("dimension") | plain("nInputDims")
-    dimension: int = 0
+    dimension: int
     n_input_dims: int | None = None
 
     def __init__(self, dimension: int, n_input_dims: int | None = None) -> None:
@@ -134,7 +134,7 @@ class SelectTable(Module):
     """
 
     fields = index("index")
-    index: int | str = 0
+    index: int | str
 
     def __init__(self, index: int | str) -> None:
         super().__init__()
@@ -161,8 +161,8 @@ class NarrowTable(Module):
     """
 
     fields = index("offset") | plain("length")
-    offset: int = 0
-    length: int = 1
+    offset: int
+    length: int
 
     def __init__(self, offset: int, length: int = 1) -> None:
         super().__init__()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.parametrize import is_parametrized
 
+from ..errors import ClearstateError
 from ..formats import t7
 from ..formats.data import Held
 from ..formats.t7.classes import lookup, snake_case
@@ -17,7 +18,9 @@ from ..formats.t7.objects import Boolean, Value, storage_of
 from ..formats.t7.survey import Path, Place
 from ..roles import Role
 from . import stateful, undeclared
+from .due import said_of_file
 from .fields import Field, Form, counted_from_one, of_gradient, of_role
+from .lacking import lacks_modules
 from .opaque import Opaque
 from .ownership import tensors
 from .packages import restored
@@ -95,10 +98,20 @@ class Writing:
         elif isinstance(value, Stateful) or type(value) in stateful.CLASSES.values():
             obj = t7.Object(value.typename, t7.Table(), version=value.version)
             self.known[key] = value, obj
-            value.to_object(obj, self)
+            self._fill(value, obj)
         else:
             kind = type(value)
             raise TypeError(f"{kind.__module__}.{kind.__qualname__} has no Torch7 class: it cannot go to a .t7 file")
+
+    def _fill(self, module: Any, obj: t7.Object) -> None:
+        try:
+            module.to_object(obj, self)
+        except (AttributeError, LookupError, TypeError, ValueError, RuntimeError) as error:
+            of_file = "extra" in module.__dict__ and getattr(module, "of_package", False)
+            if isinstance(error, ClearstateError | RecursionError) or not of_file:
+                raise
+            why = said_of_file(module, error)
+            raise ClearstateError(f"{module.typename} cannot go to a file: {why}") from error
 
     def tensor(self, tensor: Tensor) -> t7.Tensor:
         """A tensor of the class that its dtype has; on a Cuda class where the module came from one, or is on one."""
@@ -159,7 +172,7 @@ def write_module(module: Stateful, obj: t7.Object, writing: Writing) -> None:
     if not module.of_package:
         undeclared.write(module, state, writing)
     children = [child for _, child in module.children_in_order()]
-    if children or module.is_container:
+    if children or (module.is_container and not lacks_modules(module)):
         state["modules"] = t7.Table.of(writing.value(child) for child in children)
     for name, value in module.__dict__.get("extra", {}).items():
         state[_key(name)] = writing.value(value)

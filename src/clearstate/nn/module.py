@@ -290,7 +290,10 @@ class Criterion(Stateful):
                 try:
                     grad = torch.autograd.grad(result, inner, retain_graph=True, allow_unused=True)[0]  # as mostly
                 except RuntimeError as error:
-                    raise stale.told(error, self, part.entries) from error
+                    told = stale.told(error, self, part.entries)
+                    if told is error:
+                        raise
+                    raise told from error
                 self._keep_grad_input(torch.zeros_like(inner, requires_grad=False) if grad is None else grad)
                 return self.grad_input
         ones = torch.ones_like(result) if isinstance(result, Tensor) and result.numel() != 1 else None

@@ -6,6 +6,7 @@ A method has the code of the function itself, of the functions inside it, and of
 from __future__ import annotations
 
 import dis
+import sys
 import types
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -153,7 +154,7 @@ def _method(functions: list[types.FunctionType]) -> Method:
                     sets.add(name)
                 if not _stores_a_constant(steps, i):
                     computes.add(name)
-            elif step.opname in READING and (i + 1 == len(steps) or steps[i + 1].argval not in EMPTYING):
+            elif step.opname in READING and not _only_calls(steps, i):
                 reads.add(name)
             writes = writes or _writes(step)
     if "getattr" in mentions:
@@ -181,6 +182,15 @@ def _both(own: Method, inherited: Method) -> Method:
         own.computes | inherited.computes,
         own.writes or inherited.writes,
     )
+
+
+def _only_calls(steps: list[dis.Instruction], i: int) -> bool:
+    """Whether a name is that of a method of another object (``x.mean()``), or of a table that is only emptied."""
+    step = steps[i]
+    if i + 1 < len(steps) and steps[i + 1].argval in EMPTYING:
+        return True
+    called = step.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and bool((step.arg or 0) & 1))
+    return called and not (i and "self" in str(steps[i - 1].argval))
 
 
 def _stores_a_constant(steps: list[dis.Instruction], i: int) -> bool:

@@ -2,15 +2,17 @@
 
 Not the model is run, but a shadow of it, whose buffers and attributes are copies: once in evaluation mode, and once
 in training mode, where the gradients of the parameters are the same, too, and what the run leaves in buffers. What
-is needed in either mode stays; so does what training could not prove, since the model does not run in that mode.
+is needed in either mode stays; so does what training could not prove, since the model does not run in that mode, and
+what a method reads that did not run.
 """
 
 from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +25,7 @@ from .clearing import restore
 from .copies import Copies
 from .evidence import EVAL_ALONE, NEEDED_IN_TRAINING, PROVED, judge
 from .holdings import Attribute, modules, parts
+from .readers import reader, running
 from .shadow import shadow
 from .together import is_work
 
@@ -86,16 +89,30 @@ def prove(model: torch.nn.Module, sample: Any, baseline: Baseline | None = None)
     except Exception as error:
         return Proof(dict.fromkeys(proved, EVAL_ALONE), f"{type(error).__name__}: {error}")
     both = set(training.search(expected, proved))
-    return Proof({place: PROVED if place in both else NEEDED_IN_TRAINING for place in proved})
+    ran, attributes = evaluation.ran | training.ran, dict(zip(places, unknown, strict=True))
+    evidence = {place: PROVED if place in both else NEEDED_IN_TRAINING for place in proved}
+    for place in both - evaluation.again:
+        if (method := reader(attributes[place], ran, made=place in evaluation.made)) is not None:
+            evidence[place] = f"read by {method}, of which the sample proves nothing"
+    return Proof(evidence)
 
 
 class _Mode:
-    """Runs of a model's shadow in one mode."""
+    """Runs of a model's shadow in one mode.
+
+    Attributes:
+        ran: the code of all functions that ran.
+        made: the places that runs without them filled again.
+        again: those of them that have the very same values then.
+    """
 
     def __init__(self, model: torch.nn.Module, sample: Any, *, training: bool) -> None:
         self.model, self.sample, self.training = model, sample, training
         self.walk = list(modules(model))
         self.gathered: dict[int, Any] = {}
+        self.ran: set[CodeType] = set()
+        self.made: set[Place] = set()
+        self.again: set[Place] = set()
 
     def search(self, expected: Any, places: Sequence[Place]) -> list[Place]:
         """Those of the places without which runs give what is expected."""
@@ -124,11 +141,23 @@ class _Mode:
             if "require_backward_grad_sync" in module.__dict__:  # DDP: the gradients of this run are no one else's
                 module.__dict__["require_backward_grad_sync"] = False
         outputs = [self._outputs(other) for _ in range(2)]
+        self._note(made, without)
         return [*outputs, [dict(module.__dict__.get("_buffers") or {}) for module in made.values()]]
+
+    def _note(self, made: Mapping[int, torch.nn.Module], without: Sequence[Place]) -> None:
+        """Notes which of the places that were emptied before a run are full after it."""
+        old = {id(module): module.__dict__ for _, module in self.walk}
+        for number, name in without:
+            now = Attribute("", made[number], name, made[number].__dict__.get(name))
+            if now.tensors():
+                self.made.add((number, name))
+                if _equal(now.value, old[number][name]):
+                    self.again.add((number, name))
 
     def _outputs(self, model: Any) -> Any:
         with ExitStack() as stack:
             stack.enter_context(_fixed_random(self.walk))
+            stack.enter_context(running(self.ran))
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.set_grad_enabled(self.training))
             sample = _copied(self.sample)

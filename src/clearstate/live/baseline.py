@@ -68,8 +68,8 @@ class Baseline:
                 buffers[name] = _then(Attribute("", module, name, buffer, "_buffers"))
                 if buffer is not None and not is_persistent(module, name):
                     seen[id(buffer)] = buffer
-            tables = ((own.get(table) or {}).get(name) for table in REGISTERED for name in weights(module))
-            self._memory.update(storage_key(tensor) for tensor in tables if tensor is not None)
+            registered = [*(own.get("_parameters") or {}).items(), *(own.get("_buffers") or {}).items()]
+            self._memory.update(storage_key(tensor) for name, tensor in registered if name in self._weights[number])
         self._memory.discard(None)
         at = Counter(storage_key(tensor) for tensor in seen.values())
         for number, tensor in seen.items():
@@ -135,9 +135,6 @@ class Baseline:
         if _version(tensor) == version or storage_key(tensor) in self._memory:
             return tensor
         return self._copies[id(tensor)][1] if id(tensor) in self._copies else None
-
-
-REGISTERED = ("_parameters", "_buffers")
 
 
 class _AsTheyWere(Copies):

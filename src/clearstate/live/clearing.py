@@ -22,6 +22,7 @@ from .constructors import Left, left_by
 from .declared import plan
 from .detaching import Undo, detached
 from .evidence import Judged, Walk, judge
+from .hidden import drop_gradients
 from .holdings import TABLES, Attribute, modules
 from .together import companions
 
@@ -72,7 +73,7 @@ def clear(
         for _, module in walk:
             for parameter in module.__dict__.get("_parameters", {}).values():
                 if parameter is not None:
-                    parameter.grad = None
+                    drop_gradients(parameter)
     if collect:
         gc.collect()
         empty_caches()

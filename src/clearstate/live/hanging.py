@@ -55,6 +55,8 @@ def notes(model: torch.nn.Module) -> Iterator[str]:
             if parameter is not None and parameter.grad_fn is not None:
                 yield f"{before}{name} is computed, though it stands for a parameter: copy.deepcopy refuses its graph"
         for name, value in list(module.__dict__.items()):
+            if isinstance(value, torch.ScriptMethod):  # how a scripted module works
+                continue
             if name == "forward" and not is_machinery(type(module), name):
                 yield f"forward of {whose} is patched"
             elif name not in INTERNAL and not is_machinery(type(module), name):

@@ -117,7 +117,10 @@ def is_parameter(tensor: Tensor) -> bool:
 
 
 def modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Every module once, with its path; also of modules half built or that hold themselves."""
+    """Every module once, with its path; also of modules half built or that hold themselves.
+
+    What ``torch.jit.trace`` gives holds the module that works, which has the same path.
+    """
     met: set[int] = set()
     stack = [("", model)]
     while stack:
@@ -126,6 +129,8 @@ def modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
             continue
         met.add(id(module))
         yield path, module
+        if (traced := module.__dict__.get("_actual_script_module")) is not None:
+            stack.append((path, traced))
         if children := module.__dict__.get("_modules"):
             before = path + "." if path else ""
             stack += [(before + name, child) for name, child in reversed(children.items()) if child is not None]

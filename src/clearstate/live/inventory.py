@@ -17,6 +17,7 @@ from .coverage import fresh_bytes
 from .declared import plan
 from .evidence import Judged, Walk, judge
 from .hanging import notes
+from .hidden import hidden
 from .holdings import ORDINARY, memory, modules, nbytes, storage_key
 
 PRIORITY = {role: i for i, role in enumerate((Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.UNKNOWN, Role.GRADIENT))}
@@ -73,7 +74,8 @@ def inspect(model: torch.nn.Module, baseline: Baseline | None = None, sample: An
         if unseen:
             first = sharers[0]
             entries.append(_entry(first._replace(path=f"{first.path}.<unseen>", role=Role.SLACK), unseen))
-    names = {path: _class_name(module) for path, module in walk}
+    names = {path: _class_name(module) for path, module in reversed(walk)}
+    names = dict(reversed(names.items()))
     said = [*notes(model), *_numbers(verdicts)]
     if proof is not None and proof.failure:
         said.append(f"nothing is proved in training mode, since the model does not run there: {proof.failure}")
@@ -130,6 +132,7 @@ def _of_module(
             yield (name, tensor, *((role, "structural") if judged is None else (judged.role, judged.evidence)))
             if role is Role.PARAMETER and tensor.is_leaf and tensor.grad is not None:
                 yield f"{name}.grad", tensor.grad, Role.GRADIENT, "structural"
+    yield from hidden(module)
     if plan(type(module)).keeper:
         keeper: Any = module
         for name, tensor in keeper.kept_tensors():

@@ -16,7 +16,7 @@ from .roles import DROPPED_BY_DEFAULT, Role
 from .watching import Watch
 
 if TYPE_CHECKING:
-    from .formats.changes import Changes, DType, Use
+    from .formats.changes import Changes, Dropped, DType
     from .live.baseline import Baseline
 
 T = TypeVar("T")
@@ -32,6 +32,7 @@ class Cleared:
         after: what the new one holds.
         path: the file written; ``None`` on a dry run.
         done: what was done besides dropping roles, in sentences.
+        dropped: what went, each with its path, its role and what it was.
 
     >>> from clearstate.roles import Role
     >>> from clearstate.inventory import Entry
@@ -47,6 +48,7 @@ class Cleared:
     after: Inventory
     path: str | None
     done: tuple[str, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
 
     @property
     def freed(self) -> int:
@@ -181,7 +183,7 @@ def clear_file(
     in_place: bool = False,
     drop: Roles = (),
     keep: Roles = (),
-    use: Use | None = None,
+    use: str | None = None,
     unwrap: bool = False,
     dtype: DType | None = None,
     plain: bool = False,
@@ -203,7 +205,8 @@ def clear_file(
         in_place: replace ``path`` itself; needed where ``output`` is not given.
         drop: roles to drop besides the default ones; of a checkpoint also paths, with ``*`` as in names of files.
         keep: default roles, or paths, to leave.
-        use: of a checkpoint's model and its averaged copy, the one to keep as the model: ``ema`` or ``model``.
+        use: of a checkpoint's model and its copies, the one to keep as the model: ``ema`` (the average), ``model`` (the
+            weights as trained), ``eval`` (what a schedule-free or averaging optimizer evaluates), or a copy's path.
         unwrap: take the prefixes of wrappers (``module.``, ``_orig_mod.``) off the names of the state dict.
         dtype: cast floating parameters to this type: ``float16``, ``bfloat16``, ``float32``. Buffers keep theirs.
         plain: write plain values in place of namespaces, configurations, paths and NumPy's numbers, and of a pickled
@@ -246,11 +249,12 @@ def clear_file(
     file = open_path(name, long_size=long_size)
     door = door_of(file)
     before = door.inventory(file)
+    dropped = tuple(door.going(file, changes, before))
     done = door.change(file, changes)
     made, homeless = door.aimed(file, name if target is None else target)
     done = (*done, *homeless)
     if target is None or dry_run:
-        return Cleared(before, door.inventory(made, door.size(made)), None, done)
+        return Cleared(before, door.inventory(made, door.size(made)), None, done, dropped)
 
     def check(written: str, part: Any) -> None:
         new = door.reopen(written, part)
@@ -266,7 +270,7 @@ def clear_file(
     door.write(made, target, check, watch)
     if progress is not None:
         progress(total, total)
-    return Cleared(before, door.inventory(made, door.written(made, target)), target, done)
+    return Cleared(before, door.inventory(made, door.written(made, target)), target, done, dropped)
 
 
 def bring_along(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .roles import Role
+from .roles import GLOSS, Role
 
 SHOWN = 10
 """How many pieces of a live module are told one by one."""
@@ -97,6 +97,7 @@ class Inventory:
         modules: the class of every module, by path.
         notes: what a person should know besides: classes nobody declared, and what was kept of them.
         graphs: the graphs of its nngraph nets.
+        contents: what the pieces of a role are, in words, where more is known of them than their role.
 
     >>> entry = Entry("weight", "", "torch.FloatTensor", Role.PARAMETER, 24, "declared", "float32", (2, 3))
     >>> held = Inventory("net.t7", "Torch7 file", 24, (entry,))
@@ -114,6 +115,15 @@ class Inventory:
     modules: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     graphs: tuple[Graph, ...] = ()
+    contents: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
+
+    def gloss(self, role: Role) -> str:
+        """What the pieces of a role are, in a few words.
+
+        >>> Inventory("net.t7", "Torch7 file", 0, ()).gloss(Role.PARAMETER)
+        'weights'
+        """
+        return ", ".join(self.contents.get(role, ())) or GLOSS[role]
 
     def by_role(self) -> dict[Role, int]:
         """Bytes of each role that has any, the largest first."""
@@ -141,6 +151,9 @@ class Inventory:
             "kind": self.kind,
             "size": self.size,
             "roles": {str(role): n for role, n in self.by_role().items()},
+            **(
+                {"contents": {str(role): list(words) for role, words in self.contents.items()}} if self.contents else {}
+            ),
             "modules": dict(self.modules),
             "notes": list(self.notes),
             **({"graphs": [asdict(graph) for graph in self.graphs]} if self.graphs else {}),

@@ -32,7 +32,7 @@ class Role(str, Enum):
     TRAINING = "training"
     """Schedulers, scalers, random-number states, loop counters, callbacks."""
     COPY = "copy"
-    """Averaged copies of the model (EMA): one may be the better model, so they go only when asked for."""
+    """Averages (EMA) and other copies of the model's weights, wherever they lie: they go only when asked for."""
     SLACK = "slack"
     """Bytes of a storage that no tensor sees."""
     CODE = "code"
@@ -64,8 +64,8 @@ GLOSS = {
     Role.TRANSIENT: "outputs and work buffers",
     Role.GRADIENT: "gradients of weights",
     Role.OPTIMIZER: "optimizer state",
-    Role.TRAINING: "random states, loop counters",
-    Role.COPY: "averaged copies (EMA)",
+    Role.TRAINING: "what training alone needs",
+    Role.COPY: "copies, averages (EMA)",
     Role.SLACK: "bytes that no tensor sees",
     Role.CODE: "functions",
     Role.METADATA: "names, settings, structure",

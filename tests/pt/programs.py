@@ -144,7 +144,15 @@ def _mmengine(t: Training) -> Any:
     average = OrderedDict((f"module.{name}", value) for name, value in t.net.state_dict().items())
     average["steps"] = torch.tensor(2)
     return {
-        "meta": {"epoch": 3, "iter": 30, "cfg": "model = dict()", "seed": 1, "dataset_meta": {"classes": ("a", "b")}},
+        "meta": {
+            "epoch": 3,
+            "iter": 30,
+            "cfg": "model = dict()",
+            "seed": 1,
+            "experiment_name": "net_20260101",
+            "mmengine_version": "0.10.7",
+            "dataset_meta": {"classes": ("a", "b")},
+        },
         "state_dict": t.ema.module.state_dict(),
         "message_hub": {"log_scalars": {}, "runtime_info": OrderedDict(epoch=3), "resumed_keys": OrderedDict()},
         "optimizer": t.optimizer.state_dict(),

@@ -18,7 +18,6 @@ from .test_programs import equal, read
 
 COPIES = {
     "timm": "state_dict_ema",
-    "mmengine": "ema_state_dict",
     "latent diffusion": "state_dict.model_ema.*",
     "AveragedModel": "model_ema",
     "Ultralytics": "ema",
@@ -32,8 +31,6 @@ def old(tmp_path: Path) -> Path:
 
 def wanted(name: str, t: Training) -> dict[str, torch.Tensor]:
     """The averaged copy as a state dict of the net."""
-    if name == "mmengine":  # its hook swaps the two in the file
-        return t.net.state_dict()
     averaged = t.ema.module.state_dict()
     if name == "latent diffusion":  # LitEma averages parameters only
         return {**averaged, **{name: t.net.state_dict()[name] for name, _ in t.net.named_buffers() if name != "cached"}}
@@ -95,15 +92,42 @@ def test_a_copy_by_ema_pytorch_is_found_under_its_own_names(old: Path, tmp_path:
     Net().load_state_dict(made["model"])
 
 
-def test_shadow_parameters_without_names_are_no_silent_choice(old: Path, tmp_path: Path) -> None:
+def test_mmengine_has_the_average_in_the_models_place(old: Path, tmp_path: Path) -> None:
+    """Its ``EMAHook`` swaps the two as it saves: ``ema_state_dict`` has the weights as they train."""
+    t = training()
+    torch.save(PROGRAMS["mmengine"].save(t), old)
+    (note,) = (note for note in cs.inspect(old).notes if "EMA" in note)
+    assert note.startswith("ema_state_dict has the weights as training left them")
+    assert cs.clear_file(old, tmp_path / "ema.pt", use="ema").done == ("the weights as trained, ema_state_dict went",)
+    assert cs.clear_file(old, tmp_path / "net.pt", use="model").done[0].endswith("took the place of the model")
+    equal(dict(t.ema.module.state_dict()), dict(read(tmp_path / "ema.pt")["state_dict"]))
+    equal(dict(t.net.state_dict()), dict(read(tmp_path / "net.pt")["state_dict"]))
+    with pytest.raises(cs.ClearstateError, match="the weights as trained being, ema_state_dict, and safetensors holds"):
+        cs.clear_file(old, tmp_path / "new.safetensors")
+    cs.clear_file(old, tmp_path / "new.pt")
+    cs.clear_file(tmp_path / "new.pt", tmp_path / "late.pt", use="ema")
+    equal(dict(t.ema.module.state_dict()), dict(read(tmp_path / "late.pt")["state_dict"]))
+
+
+def test_shadow_parameters_without_names_are_taken_in_the_models_order(old: Path, tmp_path: Path) -> None:
     """``torch_ema`` and diffusers' ``EMAModel`` keep a list."""
     net = training().net
-    shadow = [parameter.detach().clone() for parameter in net.parameters()]
+    shadow = [parameter.detach().clone() + 1 for parameter in net.parameters()]
     torch.save({"model": net.state_dict(), "ema": {"decay": 0.9, "shadow_params": shadow}}, old)
-    with pytest.raises(cs.ClearstateError, match="ema is no copy of this model: it has no tensors by the names"):
-        cs.clear_file(old, tmp_path / "new.pt", use="ema")
+    cs.clear_file(old, tmp_path / "new.pt", use="ema")
+    made = Net()
+    made.load_state_dict(read(tmp_path / "new.pt")["model"])
+    for ours, theirs in zip(made.parameters(), shadow, strict=True):
+        assert torch.equal(ours, theirs)
     cs.clear_file(old, tmp_path / "new.pt", use="model")
     assert set(read(tmp_path / "new.pt")) == {"model"}
+
+
+def test_a_list_that_fits_the_model_in_two_ways_is_refused(old: Path, tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)).state_dict()
+    torch.save({"model": net, "ema": {"shadow_params": [torch.ones(2, 2), torch.ones(2)]}}, old)
+    with pytest.raises(cs.ClearstateError, match=r"which of the model's tensors the 2 in ema\.shadow_params are"):
+        cs.clear_file(old, tmp_path / "new.pt", use="ema")
 
 
 def test_a_copy_of_another_model_is_refused_by_a_name(old: Path, tmp_path: Path) -> None:
@@ -128,7 +152,7 @@ def test_two_copies_are_named_and_none_is_taken(old: Path, tmp_path: Path) -> No
     assert torch.equal(read(tmp_path / "new.pt")["model"]["w"], torch.zeros(2))
 
 
-@pytest.mark.parametrize("name", ["timm", "mmengine", "AveragedModel", "Ultralytics"])
+@pytest.mark.parametrize("name", ["timm", "AveragedModel", "Ultralytics"])
 def test_safetensors_holds_one_model_and_nobody_chooses_it_silently(name: str, old: Path, tmp_path: Path) -> None:
     torch.save(PROGRAMS[name].save(training()), old)
     with pytest.raises(cs.ClearstateError, match=f"averaged copy .* {COPIES[name]}.*--use ema or --use model"):

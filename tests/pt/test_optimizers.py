@@ -60,11 +60,30 @@ def test_lists_and_tuples_of_optimizers_and_schedulers_go(tmp_path: Path) -> Non
         cleared([state, state], tmp_path)
 
 
-def test_a_list_with_something_else_in_it_stays(tmp_path: Path) -> None:
+def test_an_optimizer_in_a_list_leaves_an_empty_place_so_that_the_list_keeps_its_length(tmp_path: Path) -> None:
+    net, optimizer, scheduler = trained()
+    state = optimizer.state_dict()
+    made = cleared({"all": [net.state_dict(), state], "none": [], "numbers": [1, 2]}, tmp_path)
+    assert made["all"][1] is None
+    assert made["all"][0].keys() == net.state_dict().keys()
+    assert [made["none"], made["numbers"]] == [[], [1, 2]]
+    for whole in (list, tuple):
+        made = cleared(whole([net.state_dict(), state]), tmp_path)
+        assert type(made) is whole
+        assert made[1] is None
+        model, _ = made
+        net.load_state_dict(model)
+    made = cleared((3, [(net.state_dict(), (state, scheduler.state_dict(), "adam"))]), tmp_path)
+    assert made[1][0][1] == (None, None, "adam")
+
+
+def test_the_model_of_a_list_can_become_safetensors(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
     net, optimizer, _ = trained()
-    made = cleared({"all": [net.state_dict(), optimizer.state_dict()], "none": [], "numbers": [1, 2]}, tmp_path)
-    assert [len(made[key]) for key in ("all", "none", "numbers")] == [2, 0, 2]
-    assert made["all"][1]["state"].keys() == optimizer.state_dict()["state"].keys()
+    torch.save([net.state_dict(), optimizer.state_dict(), 7], tmp_path / "old.pt")
+    cs.clear_file(tmp_path / "old.pt", tmp_path / "new.safetensors")
+    net.load_state_dict(load_file(tmp_path / "new.safetensors"))
 
 
 def test_a_pickled_optimizer_is_optimizer_state_each_piece_by_a_path_of_its_own(command: Command, here: Path) -> None:

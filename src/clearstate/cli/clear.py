@@ -50,7 +50,11 @@ def clear(
     ] = None,
     use: Annotated[
         str | None,
-        typer.Option("--use", metavar="ema|model", help="Of the model and its averaged copy, the one to keep."),
+        typer.Option(
+            "--use",
+            metavar="ema|model|eval|PATH",
+            help="The weights to keep as the model: their average, as trained, as its optimizer evaluates, or a copy.",
+        ),
     ] = None,
     unwrap: Annotated[
         bool, typer.Option("--unwrap", help="Take the prefixes of wrappers (module., _orig_mod.) off the names.")

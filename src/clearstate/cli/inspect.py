@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -82,8 +81,7 @@ def report(inventory: cs.Inventory, on: Screen, *, everything: bool = False) -> 
     from .tree import drawn, forest
 
     width = on.width
-    totals = inventory.by_role()
-    lines = [*_heading(inventory, width), [], *_roles(totals, inventory.size, width)]
+    lines = [*_heading(inventory, width), [], *_roles(inventory, width)]
     going = [entry for entry in inventory.select(*DROPPED_BY_DEFAULT) if entry.bytes]
     staying = [entry for entry in inventory.entries if entry.bytes and entry.shape is not None]
     pieces, title = (going, "Largest that go") if going else (staying, "Largest pieces")
@@ -109,11 +107,12 @@ def _heading(inventory: cs.Inventory, width: int) -> list[Line]:
     return [[Part(name, "strong")], [Part(rest)]]
 
 
-def _roles(totals: Mapping[cs.Role, int], size: int, width: int) -> list[Line]:
+def _roles(inventory: cs.Inventory, width: int) -> list[Line]:
     """A line for each role: bytes, share, a bar, whether clearing drops it, and what it is."""
     from clearstate.inventory import size_text
-    from clearstate.roles import DROPPED_BY_DEFAULT, GLOSS
+    from clearstate.roles import DROPPED_BY_DEFAULT
 
+    totals, size = inventory.by_role(), inventory.size
     long = max(10, min(30, width - 38 - WORDS))
     lines: list[Line] = []
     for role, count in totals.items():
@@ -121,11 +120,12 @@ def _roles(totals: Mapping[cs.Role, int], size: int, width: int) -> list[Line]:
         style = "goes" if goes else "stays"
         share = f"  {role!s:<9} {size_text(count):>8} {percent(count, size):>6}  "
         fate = "goes" if goes else "stays"
-        gloss = GLOSS[role] + (f" (--drop {role})" if role.droppable and not goes else "")
+        words = inventory.gloss(role)
+        gloss = words + (f" (--drop {role})" if role.droppable and not goes else "")
         drawn = bar(count / max(size, 1), long)
         start = [Part(share), Part(f"{drawn:<{long}}", style), Part(f"  {fate:<5}  ", style)]
         room = width - sum(len(part.text) for part in start)
-        lines.append([*start, Part(gloss if len(gloss) <= room else GLOSS[role] if room >= 28 else "")])
+        lines.append([*start, Part(gloss if len(gloss) <= room else fit(words, room) if room >= 28 else "")])
     return lines
 
 

@@ -24,8 +24,11 @@ end"""
 SAID = 8
 """How many of the changes, and of the notes, are told."""
 
-NAMED = (cs.Role.OPTIMIZER, cs.Role.TRAINING)
+WENT = {cs.Role.OPTIMIZER: "of the optimizer", cs.Role.TRAINING: "of training"}
 """Roles that a person may miss: what went is named."""
+
+GONE = 5
+"""How many of the pieces that went are named."""
 
 
 @dataclass(slots=True)
@@ -54,9 +57,10 @@ class Tally:
         self.after.update(after)
         self.notes.update(dict.fromkeys(done.after.notes))
         self.done.extend(f"{job.path}: {what}" if several else f"{what[:1].upper()}{what[1:]}" for what in done.done)
-        for role in NAMED:
-            if not after.get(role):
-                self.named.setdefault(role, []).extend(_names(job, done.before, role, several))
+        for gone in done.dropped:
+            if gone.role in WENT:
+                name = f"{job.path}: {gone}" if several else str(gone)
+                self.named.setdefault(gone.role, []).append(name)
         self.unknown.extend(_names(job, done.after, cs.Role.UNKNOWN, several))
 
 
@@ -117,7 +121,6 @@ def _title(tally: Tally, dry_run: bool) -> list[Line]:
 
 def _besides(tally: Tally, on: Screen, dropping: frozenset[cs.Role]) -> list[Line]:
     from clearstate.inventory import size_text
-    from clearstate.roles import GLOSS
 
     lines: list[Line] = []
     for what in tally.done[:SAID]:
@@ -127,7 +130,7 @@ def _besides(tally: Tally, on: Screen, dropping: frozenset[cs.Role]) -> list[Lin
     lines += _left_out(tally, on)
     for role, names in tally.named.items():
         if names:
-            text = f"Dropped {GLOSS[role]}: {some(names, 3)}; --keep {role} leaves it."
+            text = f"Dropped {WENT[role]}: {some(names, GONE)}; --keep {role} leaves it."
             lines += wrapped(text, on.width, "", "  ")
     if tally.unknown:
         lines += wrapped(f"Kept, since nobody declared what they are: {some(tally.unknown, 3)}.", on.width, "", "  ")

@@ -6,12 +6,31 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from ..roles import DROPPED_BY_DEFAULT, Role
 
-Use = Literal["ema", "model"]
 DType = Literal["float16", "bfloat16", "float32"]
+
+
+class Dropped(NamedTuple):
+    """Something that clearing takes away.
+
+    Attributes:
+        path: where it was.
+        role: what it was for.
+        what: what it was, in words.
+
+    >>> print(Dropped("lr_schedulers", Role.TRAINING, "schedulers"))
+    lr_schedulers (schedulers)
+    """
+
+    path: str
+    role: Role
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path} ({self.what})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +41,8 @@ class Changes:
         drop: roles that go.
         dropped: patterns of paths that go, whatever their role.
         kept: patterns of paths that stay, whatever their role.
-        use: of a model and its averaged copy, the one to keep.
+        use: of a model and its copies, the one to keep: ``ema``, ``model``, ``eval`` (what the optimizer evaluates), or
+            the path of a copy.
         unwrap: take the prefixes of wrappers off the names of the state dict.
         dtype: the type that floating parameters are cast to.
         plain: write plain values in place of objects of classes.
@@ -34,7 +54,7 @@ class Changes:
     drop: frozenset[Role] = DROPPED_BY_DEFAULT
     dropped: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    use: Use | None = None
+    use: str | None = None
     unwrap: bool = False
     dtype: DType | None = None
     plain: bool = False
@@ -54,10 +74,10 @@ class Changes:
 def choices() -> dict[str, tuple[str, ...]]:
     """The words that each choice has.
 
-    >>> choices()["use"]
-    ('ema', 'model')
+    >>> choices()["dtype"]
+    ('float16', 'bfloat16', 'float32')
     """
-    return {"use": get_args(Use), "dtype": get_args(DType)}
+    return {"dtype": get_args(DType)}
 
 
 def matches(path: str, pattern: str) -> bool:

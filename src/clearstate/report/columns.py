@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..inventory import Entry, Graph, Inventory
-from ..roles import DROPPED_BY_DEFAULT, GLOSS, Role
+from ..roles import DROPPED_BY_DEFAULT, Role
 
 LEVELS = 1000
 """How far out a module is looked for: names in files may be any number of dots."""
@@ -46,7 +46,7 @@ def columns(before: Inventory, after: Inventory | None = None) -> dict[str, Any]
         pieces["after"] = None
     return {
         "sides": [_side(side) for side in (before, after) if side is not None],
-        "roles": [[str(role), GLOSS[role], role in DROPPED_BY_DEFAULT] for role in ROLES],
+        "roles": [[str(role), before.gloss(role), role in DROPPED_BY_DEFAULT] for role in ROLES],
         "modules": {
             "path": [clean(path) for path in paths],
             "type": [clean(name) for name in modules.values()],

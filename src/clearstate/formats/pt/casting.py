@@ -14,10 +14,8 @@ from ...errors import ClearstateError
 from ...roles import Role
 from ..data import PIECE, Array, Data, Held
 from .objects import DTYPE_BYTES, NUMPY, STORAGE_DTYPE, Global, Storage, Tensor, Value
+from .rounding import FLOATING, narrowed, widened
 from .survey import survey
-
-FLOATING = ("float64", "float32", "float16", "bfloat16")
-"""The types that are cast, and cast to."""
 
 KINDS = {dtype: Global("torch", kind) for kind, dtype in STORAGE_DTYPE.items()}
 
@@ -73,26 +71,16 @@ class Cast:
         return self.before, self.now, self.name
 
     def _cast(self, raw: Array) -> Array:
-        numbers = _widened(raw.view("<u2")) if self.before == "bfloat16" else raw.view(NUMPY[self.before])
+        numbers = widened(raw.view("<u2")) if self.before == "bfloat16" else raw.view(NUMPY[self.before])
         with np.errstate(over="ignore", invalid="ignore"):
             single = numbers.astype("<f4")  # PyTorch rounds to it first, also where it starts from double
-            made = _narrowed(single) if self.now == "bfloat16" else single.astype(NUMPY[self.now])
-        lost = np.isfinite(numbers) & ~np.isfinite(_widened(made) if self.now == "bfloat16" else made)
+            made = narrowed(single) if self.now == "bfloat16" else single.astype(NUMPY[self.now])
+        lost = np.isfinite(numbers) & ~np.isfinite(widened(made) if self.now == "bfloat16" else made)
         if lost.any():
             count = int(np.count_nonzero(lost))
             what = f"{count} numbers are" if count > 1 else "a number is"
             raise ClearstateError(f"{self.name}: {what} too large for {self.now}; nothing was written")
         return made.view("u1")
-
-
-def _widened(bits: Array) -> Array:
-    return (bits.astype("<u4") << 16).view("<f4")
-
-
-def _narrowed(numbers: Array) -> Array:
-    bits = numbers.view("<u4")
-    rounded = ((bits + (((bits >> 16) & 1) + 0x7FFF).astype("<u4")) >> 16).astype("<u2")
-    return np.where(np.isnan(numbers), np.uint16(0x7FC0), rounded).astype("<u2")
 
 
 def cast(root: Value, dtype: str) -> int:

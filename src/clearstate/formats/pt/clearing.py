@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 
 from ...errors import ClearstateError, NothingLeft
 from ...inventory import some
 from ...roles import Role
 from ..changes import Changes, matches
 from ..coverage import cover
-from .averages import choose
 from .casting import cast
+from .choosing import called, choose, remove
+from .evaluating import evaluate, evaluated, warnings
 from .file import File
 from .layouts import role_by_structure
-from .models import main_model
-from .objects import Storage, Tensor, Value, view_of, walk
+from .models import Place, main_model
+from .objects import Storage, Tensor, Value, children, view_of, walk
 from .plain import make_plain
 from .prefixes import unwrap
-from .survey import DEFAULT, Going, survey
+from .survey import DEFAULT, Going, survey, topmost
 
 
 def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
@@ -47,26 +48,24 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
             f"{file.path} is a TorchScript program, whose code asks for each name in it: "
             "--plain, --use, --unwrap and --drop PATH are for checkpoints"
         )
-    asked_for = changes if changes.use is None else replace(changes, drop=changes.drop - {Role.COPY})
-    found = survey(file.root, asked_for)
+    asked = _asked(survey(file.root, changes).going, changes) if changes.dropped else []
+    file.root = _without(file.root, [entry for entry in asked if entry.role is Role.COPY])
+    done = _used(file.root, changes.use) if changes.use is not None else []
+    found = survey(file.root, changes)
     going = found.going
-    whole = role_by_structure(file.root)
-    own = [entry.role for entry in going if entry.table is file.root]
-    if whole in changes.drop or (own and len(own) == len(file.root)):
-        by_path = whole not in changes.drop and not changes.drop.issuperset(own)
-        what = "all of it is to go" if by_path else f"it is {whole or own[0]} state and nothing else"
+    whole = None if id(file.root) in found.holders else role_by_structure(file.root)
+    own = {entry.key: entry.role for entry in going if entry.table is file.root}
+    if whole in changes.drop or (own and not _left(file.root, own)):
+        by_path = whole not in changes.drop and not changes.drop.issuperset(own.values())
+        what = "all of it is to go" if by_path else f"it is {whole or next(iter(own.values()))} state and nothing else"
         raise NothingLeft(f"{file.path}: {what}, and nothing would be left of it")
-    _check_patterns(going, changes)
-    for entry in going:
-        entry.table.pop(entry.key, None)
-    asked = [entry.path for entry in _topmost(going) if entry.role not in changes.drop]
-    done = [f"as asked, {some(asked, 3)} went"] if asked else []
-    gone = {(id(entry.table), entry.key) for entry in going if entry.role is Role.COPY}
-    for copy in found.copies:
-        if any((id(place.table), place.key) in gone for place in copy.entries.values()) and Role.COPY in changes.drop:
-            done.append(f"the averaged copy (EMA) {copy.path} went")
-    if changes.use is not None:
-        done.append(choose(file.root, changes.use))
+    done += warnings(evaluated(file.root)) if Role.OPTIMIZER in changes.drop and changes.use != "eval" else []
+    names = [entry.path for entry in topmost(asked) if entry.role not in changes.drop]
+    file.root = _without(file.root, going)
+    done += [f"as asked, {some(names, 3)} went"] if names else []
+    if Role.COPY in changes.drop:
+        gone = [copy for copy in found.copies if changes.fate(copy.path, Role.COPY)]
+        done += [f"{called(copy)} went" for copy in gone]
     if changes.plain:
         file.root, names = make_plain(file.root)
         file.protocol = 2
@@ -88,25 +87,53 @@ def clear(file: File, changes: Changes = DEFAULT) -> list[str]:
     return done
 
 
-def _topmost(going: list[Going]) -> list[Going]:
-    """Without those that are inside another that goes."""
-    tables = {entry.path: entry.table for entry in going}
-
-    def inside(entry: Going) -> bool:
-        path = entry.path
-        while path := path[: max(path.rfind("."), path.rfind("["), 0)]:
-            if path in tables and tables[path] is not entry.table:
-                return True
-        return False
-
-    return [entry for entry in going if not inside(entry)]
+def _used(root: Value, use: str) -> list[str]:
+    return [evaluate(root)] if use == "eval" else choose(root, use)
 
 
-def _check_patterns(going: list[Going], changes: Changes) -> None:
-    paths = [entry.path for entry in going]
+def _left(root: Value, going: Collection[Value]) -> bool:
+    """Whether anything but empty places is left of a checkpoint without these entries."""
+    return any(key not in going and (isinstance(root, dict) or value is not None) for key, value in children(root))
+
+
+def _without(root: Value, going: Sequence[Going]) -> Value:
+    """A checkpoint without these entries, in place; a list keeps its length, and so does what stands for a tuple."""
+    empty: dict[int, tuple[Value, set[Value]]] = {}
+    for entry in going:
+        if isinstance(entry.table, tuple):
+            empty.setdefault(id(entry.table), (entry.table, set()))[1].add(entry.key)
+        else:
+            remove(Place(entry.table, entry.key))
+    made: dict[int, Value] = {}
+    changed = {
+        number: tuple(None if i in keys else item for i, item in enumerate(old))
+        for number, (old, keys) in empty.items()
+    }
+    while changed:  # a tuple that holds one of them is another, too
+        made.update(changed)
+        changed = {}
+        for value in walk(root):
+            for key, item in children(value) if isinstance(value, dict | list | tuple) else ():
+                if id(item) not in made:
+                    continue
+                if isinstance(value, tuple):
+                    changed[id(value)] = tuple(made.get(id(part), part) for part in value)
+                else:
+                    value[key] = made[id(item)]
+        changed = {number: new for number, new in changed.items() if number not in made}
+    return made.get(id(root), root)
+
+
+def _asked(going: Sequence[Going], changes: Changes) -> list[Going]:
+    """The entries that patterns of paths ask for.
+
+    Raises:
+        ClearstateError: a pattern is that of nothing.
+    """
     for pattern in changes.dropped:
-        if not any(matches(path, pattern) for path in paths):
+        if not any(matches(entry.path, pattern) for entry in going):
             raise ClearstateError(f"nothing here is called {pattern}; clearstate inspect --all shows the paths")
+    return [entry for entry in going if any(matches(entry.path, pattern) for pattern in changes.dropped)]
 
 
 def not_cleared(file: File, changes: Changes = DEFAULT) -> list[str]:

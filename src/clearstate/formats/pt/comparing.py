@@ -158,7 +158,11 @@ class _Comparison:
             self.differ(path, f"{len(x)} entries in one, {len(y)} in the other", role)
         else:
             for i, (one, other) in enumerate(zip(x, y, strict=True)):
-                yield f"{path}[{i}]", one, other, role
+                ours, theirs = self.roles.get((id(x), i)), self.roles.get((id(y), i))
+                below = ours or theirs or role
+                if below in self.ignoring and (one is None or ours) and (other is None or theirs):
+                    continue  # what went left an empty place
+                yield f"{path}[{i}]", one, other, below
 
     def entries(
         self, path: str, x: dict[Any, Any], y: dict[Any, Any], role: Role

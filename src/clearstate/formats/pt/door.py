@@ -10,15 +10,17 @@ from typing import BinaryIO
 from ...errors import ClearstateError
 from ...inventory import Inventory, some
 from ...roles import Role
-from ..changes import FOREIGN, Changes, asked_by
+from ..changes import FOREIGN, Changes, Dropped, asked_by
 from ..differences import Difference
-from .averages import averages
 from .containers import CONTAINERS, layout_for
+from .copies import copies, path_of
 from .file import File
 from .inventory import inspect_file
 from .layouts import class_of, is_module, is_program, is_subclass, tensor_in
 from .models import main_model, places
+from .naming import what_was
 from .objects import Tensor
+from .survey import survey, topmost
 
 Check = Callable[[str, File], None]
 Watch = Callable[[BinaryIO], BinaryIO]
@@ -41,6 +43,12 @@ def reopen(path: str, file: File) -> File:
 def inventory(file: File, size: int | None = None) -> Inventory:
     """What the file holds; of one that was changed, with the bytes it will have."""
     return inspect_file(file if size is None else replace(file, size=size))
+
+
+def going(file: File, changes: Changes, before: Inventory) -> list[Dropped]:
+    """What `change` takes away, by entries of the checkpoint: what is inside one is not told again."""
+    entries = topmost(survey(file.root, changes).going)
+    return [Dropped(entry.path, entry.role, what_was(entry.path, entry.role, entry.value)) for entry in entries]
 
 
 def change(file: File, changes: Changes) -> list[str]:
@@ -107,10 +115,19 @@ def _left_behind(file: File) -> list[str]:
 def _settle_copies(file: File) -> None:
     """Refuses a choice between the model and its averaged copy that nobody made."""
     keys, _ = main_model(file.root)
-    for copy in averages(file.root):
-        if not keys or all(path in file.root for path in copy.entries):
-            what = f"{file.path} has an averaged copy of the model (EMA), {copy.path}, and safetensors holds one model"
-            raise ClearstateError(f"{what}: say --use ema or --use model, or drop what is not to be in it")
+    own = f"{path_of(keys)}." if keys else ""
+    for copy in copies(file.root):
+        if own and copy.path.startswith(own):
+            continue  # it is among the model's own tensors, and goes with them
+        name, use = (
+            ("an averaged copy of the model (EMA)", "ema")
+            if copy.holds == "average"
+            else ("a copy of the model", copy.path)
+        )
+        if copy.holds == "trained":
+            name, use = "the model and its average (EMA), the weights as trained being", "ema"
+        what = f"{file.path} has {name}, {copy.path}, and safetensors holds one model"
+        raise ClearstateError(f"{what}: say --use {use} or --use model, or drop what is not to be in it")
 
 
 def _tensors(file: File) -> dict[str, Tensor]:

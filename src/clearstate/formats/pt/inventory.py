@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...inventory import Entry, Inventory, size_text
-from ...roles import Role
+from ...roles import GLOSS, Role
 from ..coverage import shares
 from .arrays import array_of
-from .averages import beside
+from .copies import Copy, beside
+from .evaluating import evaluated, warnings
 from .file import File
 from .layouts import class_of, role_by_structure
+from .naming import what_was
 from .objects import Global, Storage, Stub, Tensor, Value, view_of, walk
-from .survey import Piece, Survey, survey
+from .survey import Piece, Survey, survey, topmost
 from .weights_only import READ
 
 PRIORITY = {role: i for i, role in enumerate((Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.METADATA, Role.UNKNOWN))}
@@ -45,7 +47,8 @@ def inspect_file(file: File) -> Inventory:
     if file.size > counted:
         role = role_by_structure(file.root) or Role.METADATA
         entries.append(Entry("", "", "structure", role, file.size - counted, "structural"))
-    return Inventory(file.path, file.kind, file.size, tuple(entries), found.modules, tuple(_notes(file, found)))
+    notes = tuple(_notes(file, found))
+    return Inventory(file.path, file.kind, file.size, tuple(entries), found.modules, notes, contents=_contents(found))
 
 
 def _entries(found: Survey) -> Iterator[Entry]:
@@ -102,12 +105,37 @@ def _notes(file: File, found: Survey) -> Iterator[str]:
         yield f"written by {found.layout.name}"
     alone = found.copies and not beside(file.root, found.copies)
     for copy in found.copies:
-        fate = "the model itself is not here" if alone else "both stay; --use ema or --use model keeps one"
-        yield f"{copy.path} is an averaged copy of the model (EMA): {fate}"
+        yield f"{copy.path} {_judged_copy(copy)}: {_fate(copy, alone=bool(alone))}"
+    yield from warnings(evaluated(file.root))
     yield from _calls(file, found)
     if file.is_program:
         size = sum(data.count for data in file.records.values())
         yield f"a TorchScript program: its code and constants ({size_text(size)}) stay as they are"
+
+
+def _contents(found: Survey) -> dict[Role, tuple[str, ...]]:
+    """What the pieces that clearing drops are, in words, where that is more than their role says."""
+    words: dict[Role, dict[str, None]] = {}
+    for entry in topmost(found.going):
+        words.setdefault(entry.role, {})[what_was(entry.path, entry.role, entry.value)] = None
+    return {role: tuple(said) for role, said in words.items() if tuple(said) != (GLOSS[role],)}
+
+
+def _judged_copy(copy: Copy) -> str:
+    return {
+        "average": "is an averaged copy of the model (EMA)",
+        "trained": "has the weights as training left them, and the model's place has their average (EMA)",
+        "copy": "is a copy of the model's weights",
+        "weights": "has weights of layers, and nothing here says of which model",
+    }[copy.holds]
+
+
+def _fate(copy: Copy, *, alone: bool) -> str:
+    if copy.holds == "weights":
+        return "it stays; --drop copy drops it"
+    if alone:
+        return "the model itself is not here"
+    return f"both stay; --use {'ema' if copy.holds in ('average', 'trained') else copy.path} or --use model keeps one"
 
 
 def _calls(file: File, found: Survey) -> Iterator[str]:
@@ -128,7 +156,7 @@ def _calls(file: File, found: Survey) -> Iterator[str]:
 
 def _nothing_left(file: File, found: Survey) -> bool:
     """Whether all of the file is to go, so that nothing can be written."""
-    whole = role_by_structure(file.root)
+    whole = None if id(file.root) in found.holders else role_by_structure(file.root)
     own = {entry.key for entry in found.going if entry.table is file.root}
     return (whole is not None and whole.droppable) or (isinstance(file.root, dict) and len(own) == len(file.root))
 

@@ -7,6 +7,7 @@ keys are for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ def is_optimizer(value: Value) -> bool:
 def _role_of_keys(value: Value) -> Role | None:
     if not isinstance(value, dict):
         return None
-    if isinstance(value.get("param_groups"), list) and isinstance(value.get("state"), dict):
+    if isinstance(value.get("param_groups"), list) and any(_is_state(*item) for item in value.items()):
         return OPTIMIZER
     if "last_epoch" in value and not value.keys().isdisjoint(("_step_count", "base_lrs", "_last_lr", "T_max")):
         return TRAINING
@@ -53,8 +54,16 @@ def _role_of_keys(value: Value) -> Role | None:
     return None
 
 
+def _is_state(key: Value, value: Value) -> bool:
+    """Whether an entry beside ``param_groups`` is what an optimizer, or two of which one is around the other, keeps."""
+    return isinstance(value, dict) and isinstance(key, str) and (key == "state" or key.endswith("_state"))
+
+
 class Layout(NamedTuple):
-    """A training program's checkpoint: keys that tell it, and the roles of keys that structure does not tell."""
+    """A training program's checkpoint: keys that tell it, and the roles of keys that structure does not tell.
+
+    What lies deeper is named by the keys to it: ``state.optimizers``.
+    """
 
     name: str
     marks: tuple[str, ...]
@@ -63,11 +72,19 @@ class Layout(NamedTuple):
     """Keys of averaged copies of the model."""
     version: tuple[str, str] = ("", "")
     """A key, and how the text there begins, where only some versions write this."""
+    trained: tuple[str, ...] = ()
+    """Keys of the weights as training left them, and of what belongs to them: where the first is there, what stands in
+    the model's own place is their average."""
+    model: str = ""
+    """Where the model is, if not under one of `MODELS`."""
 
 
 def _training(names: str, optimizer: str = "") -> dict[str, Role]:
     return {**dict.fromkeys(names.split(), TRAINING), **dict.fromkeys(optimizer.split(), OPTIMIZER)}
 
+
+LIGHTNINGS_AVERAGE = ("current_model_state", "averaging_state")
+"""Keys of ``WeightAveraging``, whose checkpoints have the average as their state dict."""
 
 LAYOUTS = (
     Layout(
@@ -80,12 +97,29 @@ LAYOUTS = (
         "Lightning",
         ("pytorch-lightning_version", "state_dict"),
         _training("lr_schedulers loops callbacks MixedPrecision native_amp_scaling_state", "optimizer_states"),
+        trained=LIGHTNINGS_AVERAGE,
+    ),
+    Layout(
+        "Composer",
+        ("state.model", "rng"),
+        _training(
+            "rng state.schedulers state.algorithms state.callbacks state.timestamp state.scaler state.train_metrics "
+            "state.eval_metrics state.dataset_state state.dataset_resumption",
+            "state.optimizers",
+        ),
+        model="state.model",
     ),
     Layout(
         "mmengine",
         ("message_hub", "state_dict"),
         _training("message_hub param_schedulers", "optimizer"),
-        ("ema_state_dict",),
+        trained=("ema_state_dict",),
+    ),
+    Layout(  # what is left of one that was cleared
+        "mmengine",
+        ("meta.experiment_name", "state_dict"),
+        {},
+        trained=("ema_state_dict",),
     ),
     Layout(
         "fairseq",
@@ -160,21 +194,35 @@ def layout_of(root: Value) -> Layout | None:
 
 def _wrote(layout: Layout, root: dict[Any, Any]) -> bool:
     key, start = layout.version
-    return all(mark in root for mark in layout.marks) and str(root.get(key, "")).startswith(start)
+    return all(has(root, mark) for mark in layout.marks) and str(root.get(key, "")).startswith(start)
 
 
-def role_by_layout(layout: Layout | None, key: Value, value: Value = None) -> Role | None:
-    """The role of an entry of a checkpoint's root, by its key.
+def has(root: Value, path: str) -> bool:
+    """Whether these keys lead to something.
+
+    >>> has({"state": {"model": None}}, "state.model")
+    True
+    """
+    for key in path.split("."):
+        if not isinstance(root, dict) or key not in root:
+            return False
+        root = root[key]
+    return True
+
+
+def role_by_layout(layout: Layout | None, key: Value, value: Value = None, path: str = "") -> Role | None:
+    """The role of an entry of a checkpoint, by its key, or by its path where it is below the root.
 
     An optimizer that has the weights themselves in it is none: of ZeRO's third stage they are nowhere else.
 
     >>> role_by_layout(None, "rng_state")
     <Role.TRAINING: 'training'>
     """
+    key = path or key
     if layout is not None and key in layout.roles:
         role = layout.roles[key]
         return None if role is OPTIMIZER and isinstance(value, dict) and not WEIGHTS.isdisjoint(value) else role
-    if isinstance(key, str) and (key in RANDOM or (key in GENERATORS and _is_random(value))):
+    if not path and isinstance(key, str) and (key in RANDOM or (key in GENERATORS and _is_random(value))):
         return TRAINING
     return None
 
@@ -194,6 +242,37 @@ def _is_numpys(stub: Stub) -> bool:
 def is_copy(layout: Layout | None, key: Value) -> bool:
     """Whether a key of the root is that of an averaged copy of the model."""
     return isinstance(key, str) and (key in COPIES or (layout is not None and key in layout.copies))
+
+
+AVERAGED = frozenset("ema emas ewa swa lawa averaged average averages averaging shadow polyak".split())
+"""Words in the names of what holds averages."""
+
+AVERAGE = re.compile(
+    r"(?:avg|mean)_?(?:model|param|weight|net|state)|(?:model|params?|weights?|net)_?(?:avg|mean)", re.I
+)
+"""Names of averages that are made of words which alone say nothing: Adam's ``exp_avg`` is none."""
+
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def is_averaged(key: Value) -> bool:
+    """Whether a name says that an average is under it.
+
+    >>> [is_averaged(key) for key in ("average_model_state", "ModelEMA", "avg_model", "exp_avg")]
+    [True, True, True, False]
+    """
+    if not isinstance(key, str) or len(key) > 200:
+        return False
+    words = {word.lower() for word in WORD.findall(key)}
+    return not words.isdisjoint(AVERAGED) or bool(AVERAGE.search(key))
+
+
+MOMENTS = frozenset(
+    "exp_avg exp_avg_sq max_exp_avg_sq exp_avgs exp_avg_sqs momentum_buffer momentum momentums square_avg grad_avg "
+    "acc_delta exp_inf sum prev step_size m v m0 mom velocity moments grad grads gradient gradients prev_grad "
+    "exp_avg_diff exp_avg_sq_row exp_avg_sq_col d old_dirs old_stps prev_flat_grad".split()
+)
+"""Names under which optimizers keep what they have of gradients: it has the shapes of the weights, and is none."""
 
 
 SUBCLASS = Global("torch._tensor", "_rebuild_from_type_v2")

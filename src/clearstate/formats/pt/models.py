@@ -6,20 +6,20 @@ A whole module that was pickled has the names that its state dict would have, re
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-from .layouts import MODELS, is_copy, is_module, is_program, is_state_dict, role_by_structure, tensor_in
-from .objects import Stub, Tensor, Value
+from .layouts import MODELS, is_copy, is_module, is_program, is_state_dict, layout_of, role_by_structure, tensor_in
+from .objects import Global, Stub, Tensor, Value
 
 DEEPEST = 2000
 """Letters of a name beyond which nothing is named: a module that holds itself has such names without end."""
 
 
 class Place(NamedTuple):
-    """Where an entry of a state dict stands: a dict and a key of it. What stands there may be a parameter's stub."""
+    """Where something stands: a dict and a key of it, or a list and a place in it; for a parameter, its stub."""
 
-    table: dict[Any, Any]
+    table: Any
     key: Value
 
     @property
@@ -31,23 +31,50 @@ class Place(NamedTuple):
 def main_model(root: Value) -> tuple[tuple[Value, ...], Value]:
     """Where the model's own state dict (or pickled module) is: the keys to it, and it.
 
-    Where no key is one that programs use, it is the only state dict or module beside what is neither.
+    Where no key is one that programs use, it is the only state dict or module beside what is neither. Of a list, it is
+    the first, if the others have no names but those that it has.
 
     >>> main_model({"epoch": 3, "model": {}})[0]
     ('model',)
     """
+    if isinstance(root, list | tuple) and not isinstance(root, Global):
+        models = [i for i, value in enumerate(root) if is_model(None, value)]
+        first = root[models[0]] if models else None
+        alike = all(
+            isinstance(root[i], dict) and isinstance(first, dict) and root[i].keys() <= first.keys() for i in models[1:]
+        )
+        return ((models[0],), first) if models and alike else ((), root)
     if not isinstance(root, dict):
         return (), root
+    if (layout := layout_of(root)) and layout.model:
+        keys = tuple(layout.model.split("."))
+        return keys, at(root, keys)
     for key in MODELS:
         if key in root and (isinstance(root[key], dict) or is_module(root[key])):
             return (key,), root[key]
     if all(isinstance(value, dict) or is_module(value) or tensor_in(value) is not None for value in root.values()):
         return (), root
-    models = [key for key, value in root.items() if _is_model(key, value)]
+    models = [key for key, value in root.items() if is_model(key, value)]
     return ((models[0],), root[models[0]]) if len(models) == 1 else ((), root)
 
 
-def _is_model(key: Value, value: Value) -> bool:
+def at(root: Value, keys: Iterable[Value]) -> Value:
+    """What these keys lead to.
+
+    >>> at({"a": [3]}, ("a", 0))
+    3
+    """
+    for key in keys:
+        root = root[key]
+    return root
+
+
+def is_model(key: Value, value: Value) -> bool:
+    """Whether a value is a state dict or a module, by what it is, and its key does not say that it is an average.
+
+    >>> is_model("model", {"epoch": 3})
+    False
+    """
     whole = is_state_dict(value) or is_module(value)
     return whole and role_by_structure(value) is None and not is_copy(None, key)
 

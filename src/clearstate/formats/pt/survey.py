@@ -10,7 +10,7 @@ from ...roles import Role
 from ..changes import Changes
 from ..garbage import uncollected
 from .arrays import array_of
-from .averages import Average, averages, beside
+from .copies import Copy, beside, copies
 from .layouts import (
     Layout,
     is_module,
@@ -22,16 +22,17 @@ from .layouts import (
     role_by_structure,
     tensor_in,
 )
+from .matching import BUFFERS, is_floating
 from .models import state_dict
-from .objects import Storage, Stub, Tensor, Value, children, walk
+from .objects import LEAVES, Global, Storage, Stub, Tensor, Value, children, walk
 
 DEFAULT = Changes()
 
+DEEPEST = 16
+"""Levels down to which entries of lists and tuples go one by one."""
+
 LONGEST = 2000
 """Letters of a path beyond which it is not told further."""
-
-BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
-"""Names that PyTorch's own layers give to buffers; a state dict does not say which entries are."""
 
 
 @dataclass(slots=True)
@@ -48,12 +49,17 @@ class Piece:
 
 @dataclass(slots=True)
 class Going:
-    """An entry of a dict that clearing takes away: its role is dropped, or its path asked for."""
+    """An entry of a dict, a list or a tuple that clearing takes away: its role is dropped, or its path asked for."""
 
     path: str
-    table: dict[Any, Any]
+    table: Any
     key: Value
     role: Role
+
+    @property
+    def value(self) -> Value:
+        """What stands there."""
+        return self.table[self.key]
 
 
 @dataclass(slots=True)
@@ -63,10 +69,13 @@ class Survey:
     layout: Layout | None
     pieces: list[Piece] = field(default_factory=list)
     going: list[Going] = field(default_factory=list)
-    copies: list[Average] = field(default_factory=list)
+    copies: list[Copy] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
     doubles: set[tuple[int, Value]] = field(default_factory=set)
-    """The entries that are averaged copies of a model that is here, too: the dict, and the key."""
+    """The entries that are copies of a model that is here, too: what holds them, and the key."""
+
+    holders: set[int] = field(default_factory=set)
+    """What has a copy in it that stays, so that it cannot go whole."""
 
     root: Value = None
     weights: set[int] | None = None
@@ -87,6 +96,8 @@ class _Visit:
     evidence: str
     depth: int
     copied: bool = False
+    partly: bool = False
+    """Whether it is training state of which something stays."""
 
 
 def survey(root: Value, changes: Changes = DEFAULT) -> Survey:
@@ -97,13 +108,15 @@ def survey(root: Value, changes: Changes = DEFAULT) -> Survey:
     [('optimizer', 'optimizer')]
     """
     layout = layout_of(root)
-    found = Survey(layout, copies=averages(root, layout), root=root)
-    if found.copies and beside(root, found.copies):
-        entries = [place for copy in found.copies for place in copy.entries.values()]
-        found.doubles = {(id(place.table), place.key) for place in entries}
+    found = Survey(layout, copies=copies(root, layout), root=root)
+    if found.copies:
+        staying = [copy for copy in found.copies if not changes.fate(copy.path, Role.COPY)]
+        found.holders = {number for copy in staying for number in copy.holders}
+        double = found.copies if beside(root, found.copies) else [copy for copy in found.copies if copy.holders]
+        found.doubles = {(id(place.table), place.key) for copy in double for place in copy.entries.values()}
     met: dict[int, Piece | None] = {}
     whole = role_by_structure(root)
-    kept = [_Visit(root, "", whole, "structural" if whole else "none", 0)]
+    kept = [_Visit(root, "", whole, "structural" if whole else "none", 0, partly=id(root) in found.holders)]
     copied: list[_Visit] = []
     dropped: list[_Visit] = []
     with uncollected():
@@ -154,6 +167,7 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
     if isinstance(value, Stub) and (inside := tensor_in(value)) is not None:
         yield replace(visit, value=inside, depth=visit.depth + 1)
     objects = 0
+    plain = isinstance(value, dict | list | tuple) and not isinstance(value, Global)
     for key, item in children(value):
         if isinstance(key, Stub | Tensor):
             path, objects = f"{visit.path[:LONGEST]}[#{objects}]", objects + 1
@@ -161,21 +175,38 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
             path = _below(visit.path, key, value)
         role: Role | None = visit.role
         evidence = visit.evidence
-        if role is None and isinstance(value, dict):
+        if role is None and plain:
             role = role_by_structure(item)
             evidence = "structural"
             if isinstance(item, Stub) and role and not _is_apart(item, path, found):
                 role = None
-            if role is None and visit.depth == 0:
-                role, evidence = role_by_layout(found.layout, key, item), "layout"
+            if role is None and isinstance(key, str) and visit.depth < DEEPEST:
+                role, evidence = role_by_layout(found.layout, key, item, path if visit.depth else ""), "layout"
             if role is None and (names_parameters or arrays):
                 role, evidence = _of_state_dict(str(key), item), "structural"
-        double = bool(found.doubles) and isinstance(value, dict) and (id(value), key) in found.doubles
-        double = double and not (role and role.droppable)
+        double = bool(found.doubles) and plain and (id(value), key) in found.doubles
+        beside_copy = visit.partly and not double and _is_number(item)
+        partly = role is not None and not double and id(item) in found.holders
         meant = Role.COPY if double else role
-        if isinstance(value, dict) and key in value and changes.fate(path, meant if visit.role is None else None):
+        whole = _is_entry(value, key, visit.depth) and not partly and not beside_copy
+        if whole and changes.fate(path, meant if visit.role is None or visit.partly else None):
             found.going.append(Going(path, value, key, meant or Role.METADATA))
-        yield _Visit(item, path, role, evidence if role else "none", visit.depth + 1, visit.copied or double)
+        if visit.role is not None and (double or beside_copy):
+            role = None
+        copied = visit.copied or double or beside_copy
+        yield _Visit(item, path, role, evidence if role else "none", visit.depth + 1, copied, partly)
+
+
+def _is_entry(value: Value, key: Value, depth: int) -> bool:
+    """Whether an entry can be taken away: of a dict, or of a list or a tuple, which keep their lengths."""
+    if isinstance(value, dict):
+        return key in value
+    return isinstance(value, list | tuple) and not isinstance(value, Global) and depth < DEEPEST
+
+
+def _is_number(value: Value) -> bool:
+    """Whether a value is a number, a text or nothing: beside a copy of the model, it belongs to that."""
+    return type(value) in LEAVES or (isinstance(value, Tensor) and not value.size)
 
 
 def _is_apart(optimizer: Stub, path: str, found: Survey) -> bool:
@@ -212,7 +243,7 @@ def _of_state_dict(name: str, item: Value) -> Role | None:
     if tensor is None and array is None and not is_subclass(item):
         return None
     dtype = tensor.dtype if tensor else array.dtype.name if array else "float of its own"
-    return Role.BUFFER if name.rpartition(".")[2] in BUFFERS or not _floating(dtype) else Role.PARAMETER
+    return Role.BUFFER if name.rpartition(".")[2] in BUFFERS or not is_floating(dtype) else Role.PARAMETER
 
 
 def _is_of_arrays(value: Value) -> bool:
@@ -225,10 +256,6 @@ def _is_of_arrays(value: Value) -> bool:
             return False
         kinds.add(array.dtype.kind)
     return "f" in kinds
-
-
-def _floating(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat", "complex", "q"))
 
 
 def _module(visit: _Visit, found: Survey, changes: Changes) -> Iterator[_Visit]:
@@ -267,3 +294,21 @@ def _below(path: str, key: Value, holder: Value) -> str:
     if isinstance(key, str):
         return f"{path}.{key}" if path else key
     return f"{path}[{key!r}]" if not isinstance(key, tuple) else f"{path}[...]"
+
+
+def topmost(going: list[Going]) -> list[Going]:
+    """Without those that are inside another that goes.
+
+    >>> topmost([])
+    []
+    """
+    tables = {entry.path: entry.table for entry in going}
+
+    def inside(entry: Going) -> bool:
+        path = entry.path
+        while path := path[: max(path.rfind("."), path.rfind("["), 0)]:
+            if path in tables and tables[path] is not entry.table:
+                return True
+        return False
+
+    return [entry for entry in going if not inside(entry)]

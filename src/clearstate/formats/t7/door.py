@@ -9,8 +9,8 @@ from typing import BinaryIO
 
 from ...errors import ClearstateError
 from ...inventory import Inventory
-from ...roles import Role
-from ..changes import FOREIGN, Changes, asked_by
+from ...roles import GLOSS, Role
+from ..changes import FOREIGN, Changes, Dropped, asked_by
 from ..differences import Difference
 from .inventory import inspect, inspect_file
 from .reader import File, open_file
@@ -29,6 +29,12 @@ def inventory(file: File, size: int | None = None) -> Inventory:
     if size is None:
         return inspect_file(file)
     return inspect(file.root, file.path or "", f"Torch7 file, {file.layout}", size)
+
+
+def going(file: File, changes: Changes, before: Inventory) -> list[Dropped]:
+    """What `change` takes away, piece by piece."""
+    gone = (entry for entry in before.entries if entry.role in changes.drop and entry.bytes)
+    return [Dropped(entry.path, entry.role, GLOSS[entry.role]) for entry in gone]
 
 
 def change(file: File, changes: Changes) -> list[str]:

@@ -380,7 +380,7 @@ def bring_neighbours(
     source, target = _folder_of(old), _folder_of(new)
     if source == target or not (is_loaded(old) and is_loaded(new)):
         return []
-    own = {os.path.basename(name) for name in map(os.fspath, cleared) if _folder_of(name) == source}
+    own = {os.path.basename(name) for name in [os.fspath(one) for one in cleared] if _folder_of(name) == source}
     along, behind = neighbours(beside(old), {*own, *(name for name, _ in beside(new))})
     for name in [] if dry_run else along:
         with ExitStack() as copies:

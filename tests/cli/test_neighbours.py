@@ -1,4 +1,4 @@
-"""One file of weights cleared into another folder: what makes it a model that loads goes along, as it does with shards."""
+"""One file of weights cleared into another folder: what makes it a model that loads goes along, as with shards."""
 
 from __future__ import annotations
 

@@ -398,7 +398,7 @@ def _folder_of(path: str) -> str:
 def _file_in(name: str, output: str) -> str:
     """The file to write, where a folder is given for one file; shards have a folder to themselves."""
     folder = output.endswith(("/", os.sep)) or (not is_remote(output) and os.path.isdir(output))
-    whole = is_index(name) or (not is_remote(name) and os.path.isdir(name))
+    whole = (is_index(name) and not is_remote(output)) or (not is_remote(name) and os.path.isdir(name))
     return os.path.join(output, os.path.basename(name)) if folder and not whole else output
 
 
@@ -413,7 +413,15 @@ def _elsewhere(name: str, target: str | None, *, dry_run: bool, **how: Any) -> C
         place = target
         if target is not None and is_remote(target):
             place = None if dry_run else copies.enter_context(delivered(target))
+        held = []
+        if is_index(name) and target is not None and place is not None and place != target:
+            there = [found for found, size in beside(target) if goes_along(found, size)]
+            held = [os.path.join(os.path.dirname(place), found) for found in there]
+        for path in held:
+            open(path, "xb").close()  # what is there already stays: it is not written here, nor sent
         done = clear_alone(local, place, dry_run=dry_run, **how)
+        for path in held:
+            os.unlink(path)
     before, after = replace(done.before, source=name), replace(done.after, source=target or name)
     if alone:
         missing = (

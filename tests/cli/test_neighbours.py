@@ -209,6 +209,20 @@ def test_elsewhere_it_is_the_same(
     assert "flax_model.msgpack, training_args.bin" in said
 
 
+@pytest.mark.parametrize("target", ["memory://out/m/", "memory://out/m/model.safetensors.index.json"])
+def test_with_shards_too_what_is_elsewhere_already_stays(here: Path, elsewhere: Any, target: str) -> None:
+    laid(here / "old", "model-00001-of-00001.safetensors")
+    index = {"metadata": {}, "weight_map": {"w": "model-00001-of-00001.safetensors"}}
+    Path("old/model.safetensors.index.json").write_text(json.dumps(index))
+    elsewhere.pipe("/out/m/README.md", b"mine")
+    done = cs.clear_file("old/model.safetensors.index.json", target)
+    assert done.path == "memory://out/m/model.safetensors.index.json"
+    assert elsewhere.cat("/out/m/README.md") == b"mine"
+    there = {Path(name).name for name in elsewhere.find("/out/m")}
+    assert there == {"model.safetensors.index.json", "model-00001-of-00001.safetensors", *TEXTS}
+    assert "copied beside the new index: config.json, custom.py, tokenizer.json, vocab.txt" in done.done
+
+
 def test_transformers_loads_the_cleared_model_and_its_tokenizer_from_the_new_folder(
     command: Command, here: Path
 ) -> None:

@@ -6,8 +6,9 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
@@ -118,7 +119,7 @@ def test_a_layer_of_another_width_stays_apart() -> None:
     assert shown == ["layers.0-4: 5 x Block, 960 B", "5 Block", "layers.6-11: 6 x Block, 1.2 kB"]
 
 
-DIFFERENT = {
+DIFFERENT: dict[str, Callable[[Any], Any]] = {
     "a class": lambda net: net.layers.__setitem__(4, type("Other", (Block,), {})()),
     "a class inside": lambda net: setattr(net.layers[4], "up", torch.nn.Bilinear(1, 4, 4)),
     "a name inside": lambda net: net.layers[4].add_module("more", torch.nn.Identity()),

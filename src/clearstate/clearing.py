@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from .errors import ClearstateError
 from .inspecting import door_of, is_index, is_module, open_path, shards
 from .inventory import Inventory
-from .remote import delivered, here, is_remote
+from .remote import beside, delivered, here, is_remote
 from .roles import DROPPED_BY_DEFAULT, Role
 from .watching import Watch
 
@@ -199,9 +199,10 @@ def clear_file(
     Args:
         path: a Torch7 file, or a checkpoint of PyTorch: ``.pt`` and the like, safetensors, the index of shards. It, and
             the output, may be addresses (``s3://``, ``hf://``).
-        output: the file to write. A checkpoint's tensors go into a ``.safetensors`` file by the names of the state
-            dict; shards go into a folder, with what stands beside their index and holds no weights (configuration,
-            tokenizer), or into one file.
+        output: the file to write, or the folder it goes into. A checkpoint's tensors go into a ``.safetensors`` file by
+            the names of the state dict; shards go into a folder, or into one file. Along with shards, and with
+            weights that a loader finds by their name and a configuration beside them (``model.safetensors``), goes what
+            stands beside them and holds no weights (configuration, tokenizer) to another folder.
         in_place: replace ``path`` itself; needed where ``output`` is not given.
         drop: roles to drop besides the default ones; of a checkpoint also paths, with ``*`` as in names of files.
         keep: default roles, or paths, to leave.
@@ -232,9 +233,30 @@ def clear_file(
     >>> report.freed == os.path.getsize(old) - os.path.getsize(new)
     True
     """
-    changes = _changes(drop, keep, use=use, unwrap=unwrap, dtype=dtype, plain=plain)
+    how: dict[str, Any] = {"drop": drop, "keep": keep, "use": use, "unwrap": unwrap, "dtype": dtype, "plain": plain}
+    how |= {"long_size": long_size, "progress": progress}
+    done = clear_alone(path, output, in_place=in_place, dry_run=dry_run, **how)
+    target = None if in_place or output is None else _file_in(os.fspath(path), os.fspath(output))
+    said = [] if target is None else bring_neighbours(path, target, [path], dry_run=dry_run)
+    return replace(done, done=(*done.done, *said))
+
+
+def clear_alone(
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
+    *,
+    in_place: bool = False,
+    dry_run: bool = False,
+    long_size: Literal[4, 8] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    drop: Roles = (),
+    keep: Roles = (),
+    **asked: Any,
+) -> Cleared:
+    """`clear_file` without what lies beside one file of weights: for many files, of which each is beside the others."""
+    changes = _changes(drop, keep, **asked)
     name = os.fspath(path)
-    target = name if in_place else None if output is None else os.fspath(output)
+    target = name if in_place else None if output is None else _file_in(name, os.fspath(output))
     if in_place and output is not None:
         raise ValueError("give an output or in_place, not both")
     if target is None and not dry_run:
@@ -243,8 +265,9 @@ def clear_file(
         raise ValueError(f"{target} is the input itself; to replace it, say in_place")
 
     if is_remote(name) or (target is not None and is_remote(target)):
-        how = {"drop": drop, "keep": keep, "use": use, "unwrap": unwrap, "dtype": dtype, "plain": plain}
-        return _elsewhere(name, target, dry_run=dry_run, long_size=long_size, progress=progress, **how)
+        how = {"drop": drop, "keep": keep, "long_size": long_size, "progress": progress, **asked}
+        _make_folder(output, dry_run)
+        return _elsewhere(name, target, dry_run=dry_run, **how)
 
     file = open_path(name, long_size=long_size)
     door = door_of(file)
@@ -267,10 +290,18 @@ def clear_file(
 
     total = sum(entry.bytes for entry in before.entries if entry.role not in changes.drop)
     watch = Watch(progress, total)
+    _make_folder(output, dry_run)
     door.write(made, target, check, watch)
     if progress is not None:
         progress(total, total)
     return Cleared(before, door.inventory(made, door.written(made, target)), target, done, dropped)
+
+
+def _make_folder(output: str | os.PathLike[str] | None, dry_run: bool) -> None:
+    """Makes the folder that an output names by its last letter."""
+    name = "" if output is None else os.fspath(output)
+    if name.endswith(("/", os.sep)) and not is_remote(name) and not dry_run:
+        os.makedirs(name, exist_ok=True)
 
 
 def bring_along(
@@ -317,6 +348,64 @@ def bring_along(
     return [f"{what}: {some(names, 8)}" for what, names in said if names]
 
 
+def bring_neighbours(
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    cleared: Iterable[str | os.PathLike[str]],
+    *,
+    dry_run: bool = False,
+) -> list[str]:
+    """Copies what lies beside one file of weights in a folder that a loader knows to the folder it was cleared into.
+
+    Nothing is copied where no loader would look: from a folder without its configuration, of a file or to a file that
+    is not called as loaders call weights. Shards take along what lies beside their index when they are written.
+
+    Args:
+        path: the file that was cleared; it and the output may be addresses.
+        output: the file it was cleared into. What lies beside that already stays as it is there.
+        cleared: all files that were cleared with it: they stay behind, and no word of it.
+        dry_run: copy nothing, only say what would be.
+
+    Returns:
+        What was copied, and what stayed behind, in sentences.
+
+    Raises:
+        OSError: a file cannot be read or written.
+
+    >>> import pathlib, tempfile
+    >>> old, new = (pathlib.Path(tempfile.mkdtemp(), "model.safetensors") for _ in range(2))
+    >>> _ = old.with_name("config.json").write_text("{}")
+    >>> bring_neighbours(old, new, [old])
+    ['copied beside the new file: config.json']
+    """
+    from .formats.pt.companions import copy_all, is_loaded, neighbours, sentences
+
+    old, new = os.fspath(path), os.fspath(output)
+    source, target = _folder_of(old), _folder_of(new)
+    if source == target or not (is_loaded(old) and is_loaded(new)):
+        return []
+    own = {os.path.basename(name) for name in [os.fspath(one) for one in cleared] if _folder_of(name) == source}
+    along, behind = neighbours(beside(old), {*own, *(name for name, _ in beside(new))})
+    for name in [] if dry_run else along:
+        with ExitStack() as copies:
+            copied = copies.enter_context(here(f"{source}/{name}"))
+            folder = os.path.dirname(copies.enter_context(delivered(f"{target}/{name}"))) if is_remote(new) else target
+            copy_all([name], os.path.dirname(copied), folder)
+    return sentences("copied beside the new file", along, behind)
+
+
+def _folder_of(path: str) -> str:
+    """The folder that a file is in, by the one name it has."""
+    return os.path.dirname(path) if is_remote(path) else os.path.realpath(os.path.dirname(path) or os.curdir)
+
+
+def _file_in(name: str, output: str) -> str:
+    """The file to write, where a folder is given for one file; shards have a folder to themselves."""
+    folder = output.endswith(("/", os.sep)) or (not is_remote(output) and os.path.isdir(output))
+    whole = (is_index(name) and not is_remote(output)) or (not is_remote(name) and os.path.isdir(name))
+    return os.path.join(output, os.path.basename(name)) if folder and not whole else output
+
+
 def _elsewhere(name: str, target: str | None, *, dry_run: bool, **how: Any) -> Cleared:
     """The same where the file is elsewhere, or is to go there: on copies here."""
     from .formats.pt.companions import goes_along
@@ -328,7 +417,15 @@ def _elsewhere(name: str, target: str | None, *, dry_run: bool, **how: Any) -> C
         place = target
         if target is not None and is_remote(target):
             place = None if dry_run else copies.enter_context(delivered(target))
-        done = clear_file(local, place, dry_run=dry_run, **how)
+        held = []
+        if is_index(name) and target is not None and place is not None and place != target:
+            there = [found for found, size in beside(target) if goes_along(found, size)]
+            held = [os.path.join(os.path.dirname(place), found) for found in there]
+        for path in held:
+            open(path, "xb").close()  # what is there already stays: it is not written here, nor sent
+        done = clear_alone(local, place, dry_run=dry_run, **how)
+        for path in held:
+            os.unlink(path)
     before, after = replace(done.before, source=name), replace(done.after, source=target or name)
     if alone:
         missing = (

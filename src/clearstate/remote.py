@@ -128,6 +128,31 @@ def found(pattern: str, suffixes: tuple[str, ...]) -> list[str]:
     return [scheme + name.lstrip("/") for name in names]
 
 
+def beside(path: str) -> list[tuple[str, int]]:
+    """The names and bytes of the files in the folder that a file is in, here or elsewhere; hidden ones aside.
+
+    There are none where there is no such folder, or where nobody lists what it has.
+
+    >>> import fsspec
+    >>> fsspec.filesystem("memory").pipe("/beside/net.pt", b"x")
+    >>> beside("memory://beside/other.pt"), beside("no such folder/other.pt")
+    ([('net.pt', 1)], [])
+    """
+    if is_remote(path):
+        system, place = _system(path)
+        return _listed(system, posixpath.dirname(place))
+    folder = os.path.dirname(path) or os.curdir
+    names = [name for name in _entries(folder) if not name.startswith(".")]
+    return [(name, os.path.getsize(at)) for name in names if os.path.isfile(at := os.path.join(folder, name))]
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
 def _listed(system: Any, folder: str) -> list[tuple[str, int]]:
     """The names and bytes of the files in a folder, hidden ones aside; none where the place does not list them, as
     most of the web."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ import typer
 
 import clearstate as cs
 from clearstate import many
-from clearstate.clearing import bring_along
+from clearstate.clearing import bring_along, bring_neighbours, clear_alone
 from clearstate.remote import is_remote
 
 from .drawing import Exit, complain, say, screen
@@ -102,7 +102,8 @@ def clear(
     dropping = _roles(asked["drop"], asked["keep"])
     jobs = plan(files, output, in_place=in_place, dry_run=dry_run)
     may_write(html, [job.path for job in jobs])
-    calls = [_call(job, output, in_place=in_place, dry_run=dry_run, asked=asked) for job in jobs]
+    together = len(jobs) > 1 or dry_run or any(job.sought for job in jobs)
+    calls = [_call(job, output, in_place, dry_run, together, asked) for job in jobs]
     processes = _count(jobs_) or many.processes_for([bytes_of(job.path) for job in jobs])
     tally = Tally()
     on = screen()
@@ -134,7 +135,8 @@ def clear(
                     with meter.aside():
                         say([row(job, outcome.value, on)])
     if tally.files and output is not None:
-        tally.done[:0] = _along(files, output, jobs, dry_run=dry_run)
+        along = _along(files, output, jobs, dry_run=dry_run)
+        tally.done[:0] = [*along, *(_neighbours(files, output, tally.files, jobs, dry_run) if together else ())]
     if tally.files or tally.left_out:
         say(summary(tally, on, dropping, dry_run=dry_run))
     if html is not None and done is not None:
@@ -143,18 +145,21 @@ def clear(
         raise typer.Exit(Exit.REFUSED)
 
 
-def cleared(path: str, folder: str | None, progress: Any = None, **how: Any) -> cs.Cleared:
-    """Clears one file; makes the folder that it goes into."""
+def cleared(path: str, folder: str | None, together: bool, progress: Any = None, **how: Any) -> cs.Cleared:
+    """Clears one file; makes the folder that it goes into. What lies beside several is looked at when all are done."""
     if folder:
         os.makedirs(folder, exist_ok=True)
-    return cs.clear_file(readable(path), progress=progress, **how)
+    return (clear_alone if together else cs.clear_file)(readable(path), progress=progress, **how)
 
 
-def _call(job: Job, output: str | None, *, in_place: bool, dry_run: bool, asked: dict[str, Any]) -> dict[str, Any]:
+def _call(
+    job: Job, output: str | None, in_place: bool, dry_run: bool, together: bool, asked: dict[str, Any]
+) -> dict[str, Any]:
     inside = job.target is not None and output is not None and job.target != output and not is_remote(job.target)
     folder = os.path.dirname(str(job.target)) if inside else None
     target = None if in_place else job.target
-    return {"path": job.path, "folder": folder, "output": target, "in_place": in_place, "dry_run": dry_run, **asked}
+    how = {"output": target, "in_place": in_place, "dry_run": dry_run, **asked}
+    return {"path": job.path, "folder": folder, "together": together, **how}
 
 
 def _along(files: Iterable[str], output: str, jobs: Iterable[Job], *, dry_run: bool) -> list[str]:
@@ -163,6 +168,27 @@ def _along(files: Iterable[str], output: str, jobs: Iterable[Job], *, dry_run: b
     folders = [] if is_remote(output) else [name for name in files if not is_remote(name) and os.path.isdir(name)]
     said = (text for name in folders for text in bring_along(name, output, paths, dry_run=dry_run))
     return [f"{text[:1].upper()}{text[1:]}" for text in said]
+
+
+def _neighbours(
+    files: Iterable[str], output: str, done: Iterable[Job], jobs: Sequence[Job], dry_run: bool
+) -> list[str]:
+    """What was copied, or stayed behind, beside files that were named one by one or by a pattern."""
+    folders = [
+        os.path.join(os.path.realpath(name), "") for name in files if not is_remote(name) and os.path.isdir(name)
+    ]
+    paths = [job.path for job in jobs]
+    said: dict[str, None] = {}
+    for job in done:
+        if not is_remote(job.path) and os.path.join(os.path.realpath(os.path.dirname(job.path)), "").startswith(
+            tuple(folders)
+        ):
+            continue
+        target = job.target or os.path.join(output, os.path.basename(job.path))  # none on a dry run into a folder
+        texts = bring_neighbours(job.path, target, paths, dry_run=dry_run)
+        where = f"{os.path.dirname(job.path) or os.curdir}: " if len(jobs) > 1 else ""
+        said |= dict.fromkeys(where + text if where else text[:1].upper() + text[1:] for text in texts)
+    return list(said)
 
 
 def _writing(error: Exception, job: Job, in_place: bool) -> str | None:

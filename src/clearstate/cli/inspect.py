@@ -35,6 +35,10 @@ NO_MODEL = (*(role for role in cs.Role if role.droppable), cs.Role.METADATA)
 WORDS = 38
 """Columns for such words with what adds that role to those that go."""
 
+LUA = "numbered from 1, as in Lua: (4) is modules[4]"
+ROWS = "equal ones: one line; inside, one of them (--all)"
+"""What is to be known of the tree; each as wide as the narrowest screen, at most."""
+
 PIECES = 7
 """How many of the largest pieces one screen shows."""
 
@@ -78,7 +82,7 @@ def report(inventory: cs.Inventory, on: Screen, *, everything: bool = False) -> 
     """All that `inspect` prints of one file."""
     from clearstate.roles import DROPPED_BY_DEFAULT
 
-    from .tree import drawn, forest
+    from .tree import drawn, folded, forest, has_rows
 
     width = on.width
     lines = [*_heading(inventory, width), [], *_roles(inventory, width)]
@@ -91,10 +95,13 @@ def report(inventory: cs.Inventory, on: Screen, *, everything: bool = False) -> 
     freed = sum(entry.bytes for entry in going)
     footer = [[], *_notes(inventory, width, everything), *_advice(inventory, freed, width)]
     if inventory.modules:
-        rows = None if everything else max(on.height - len(lines) - len(footer) - 5, 8)
-        lua = "  numbered from 1, as in Lua: (4) is modules[4]" if inventory.kind.startswith("Torch7") else ""
-        numbers = Part(lua, "faint")
-        lines += [[], [Part("Modules", "strong"), numbers], *drawn(forest(inventory), width, rows, DROPPED_BY_DEFAULT)]
+        roots = forest(inventory) if everything else folded(forest(inventory))
+        said = [LUA] if inventory.kind.startswith("Torch7") else []
+        said += [ROWS] if has_rows(roots) else []
+        lines += [[], [Part("Modules", "strong"), *(Part(f"  {text}", "faint") for text in said[:1])]]
+        lines += [[Part(f"{' ' * 9}{text}", "faint")] for text in said[1:]]
+        rows = None if everything else max(on.height - len(lines) - len(footer) - 3, 8)
+        lines += drawn(roots, width, rows, DROPPED_BY_DEFAULT)
     return [*lines, *footer]
 
 

@@ -24,7 +24,7 @@ end"""
 SAID = 8
 """How many of the changes, and of the notes, are told."""
 
-WENT = {cs.Role.OPTIMIZER: "of the optimizer", cs.Role.TRAINING: "of training"}
+NAMED = (cs.Role.OPTIMIZER, cs.Role.TRAINING)
 """Roles that a person may miss: what went is named."""
 
 GONE = 5
@@ -58,7 +58,7 @@ class Tally:
         self.notes.update(dict.fromkeys(done.after.notes))
         self.done.extend(f"{job.path}: {what}" if several else f"{what[:1].upper()}{what[1:]}" for what in done.done)
         for gone in done.dropped:
-            if gone.role in WENT:
+            if gone.role in NAMED:
                 name = f"{job.path}: {gone}" if several else str(gone)
                 self.named.setdefault(gone.role, []).append(name)
         self.unknown.extend(_names(job, done.after, cs.Role.UNKNOWN, several))
@@ -130,7 +130,7 @@ def _besides(tally: Tally, on: Screen, dropping: frozenset[cs.Role]) -> list[Lin
     lines += _left_out(tally, on)
     for role, names in tally.named.items():
         if names:
-            text = f"Dropped {WENT[role]}: {some(names, GONE)}; --keep {role} leaves it."
+            text = f"Dropped: {some(names, GONE)}; --keep {role} leaves it."
             lines += wrapped(text, on.width, "", "  ")
     if tally.unknown:
         lines += wrapped(f"Kept, since nobody declared what they are: {some(tally.unknown, 3)}.", on.width, "", "  ")

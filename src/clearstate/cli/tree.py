@@ -1,16 +1,21 @@
-"""The modules of a model as a tree that fits a screen: where it does not, the smallest are counted, not drawn."""
+"""The modules of a model as a tree that fits a screen: where it does not, the smallest are counted, not drawn.
+
+Equal ones in a row are one line, with all they hold; what is drawn inside it is what one of them holds.
+"""
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import clearstate as cs
 from clearstate.inventory import size_text
+from clearstate.report.folding import alike, in_order, in_words, label, name_of
+from clearstate.report.folding import rows as rows_of
 
-from .drawing import Line, Part, counted, fit
+from .drawing import Line, Part, cells, clean, counted, fit
 
 DEEPEST = 10
 """Levels of guide lines drawn; of deeper modules only the last ones are."""
@@ -21,7 +26,10 @@ STRUCTURE = cs.Role.METADATA
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A module with everything below it: bytes by role, and the number of parameters."""
+    """A module with everything below it: bytes by role, and the number of parameters; or a row of equal ones.
+
+    Of a row these are those of all ``times`` modules; ``children`` and ``own`` are the first one's.
+    """
 
     path: str
     label: str
@@ -30,6 +38,7 @@ class Node:
     roles: dict[cs.Role, int] = field(default_factory=dict)
     parameters: int = 0
     modules: int = 1
+    times: int = 1
     children: list[Node] = field(default_factory=list)
     own: list[cs.Entry] = field(default_factory=list)
 
@@ -69,13 +78,15 @@ def forest(inventory: cs.Inventory) -> list[Node]:
     roots = []
     for path, node in nodes.items():
         above = _around(path, nodes)
-        node.label = _label(path, above)
+        node.label = label(path, above.path if above else "")
         if above is None:
             roots.append(node)
         else:
             above.children.append(node)
+    roots = _in_order(roots)
     order = list(roots)
     for node in order:
+        node.children = _in_order(node.children)
         for child in node.children:
             child.depth = node.depth + 1
         order.extend(node.children)
@@ -85,6 +96,64 @@ def forest(inventory: cs.Inventory) -> list[Node]:
     return [*roots, elsewhere] if elsewhere.own else roots
 
 
+def _in_order(siblings: list[Node]) -> list[Node]:
+    return [siblings[i] for i in in_order([node.label for node in siblings])]
+
+
+def folded(roots: Sequence[Node]) -> list[Node]:
+    """The same modules with equal ones in a row as one. A module that holds nothing but a row is the row.
+
+    >>> from clearstate.formats import t7
+    >>> layers = [t7.Object("nn.Linear", t7.Table(weight=t7.Tensor.of([2.0, 3.0]))) for _ in range(4)]
+    >>> net = t7.Object("nn.Sequential", t7.Table(modules=t7.Table.of(layers)))
+    >>> [(node.label, node.times, node.parameters) for node in folded(forest(cs.inspect(net)))[0].children]
+    [('(1-4)', 4, 8)]
+    """
+    every = list(_all(roots))
+    numbers = {node: i for i, node in enumerate(every)}
+    above = [-1] * len(every)
+    for node in every:
+        for child in node.children:
+            above[numbers[child]] = numbers[node]
+    held = [[_structure(entry, node.path) for entry in node.own] for node in every]
+    kinds = alike(above, [node.label for node in every], [node.type for node in every], held)
+    for node in reversed(every):
+        node.children = _rows(node.children, [kinds[numbers[child]] for child in node.children], node.label)
+    return _rows(list(roots), [kinds[numbers[root]] for root in roots], "")
+
+
+def _structure(entry: cs.Entry, home: str) -> Hashable:
+    """What has to be the same of two pieces."""
+    name = entry.path[len(home) :]
+    return name, entry.type, entry.role, entry.bytes, entry.dtype, entry.shape, entry.device
+
+
+def _rows(siblings: list[Node], kinds: Sequence[int], around: str) -> list[Node]:
+    found = []
+    for start, stop in rows_of([node.label for node in siblings], kinds):
+        first, last = siblings[start], siblings[stop - 1]
+        if start + 1 == stop:
+            found.append(_plainly(first))
+            continue
+        row = Node(first.path, name_of(first.label, last.label, around), first.type, first.depth, modules=0)
+        row.times, row.children, row.own = stop - start, first.children, first.own
+        for node in siblings[start:stop]:
+            row.add(node)
+        found.append(row)
+    return found
+
+
+def _plainly(node: Node) -> Node:
+    """The row that is all a module holds, where its name says whose it is; else the module."""
+    if len(node.children) != 1 or node.own or not node.depth:
+        return node
+    (row,) = node.children
+    if row.times == 1 or not row.label.startswith(f"{node.label}."):
+        return node
+    row.depth, row.modules = node.depth, node.modules
+    return row
+
+
 def _around(path: str, nodes: dict[str, Node]) -> Node | None:
     """The innermost module that holds the one at ``path``."""
     while path:
@@ -92,13 +161,6 @@ def _around(path: str, nodes: dict[str, Node]) -> Node | None:
         if path in nodes:
             return nodes[path]
     return None
-
-
-def _label(path: str, above: Node | None) -> str:
-    """How a module is named inside another: ``(3)`` as Torch7 prints it, or its field."""
-    name = path[len(above.path) :].lstrip(".") if above else path
-    number = name.removeprefix("modules[").removesuffix("]")
-    return f"({number})" if name == f"modules[{number}]" and number.isdecimal() else name
 
 
 def drawn(roots: Sequence[Node], width: int, rows: int | None, goes: Collection[cs.Role]) -> list[Line]:
@@ -117,8 +179,13 @@ def drawn(roots: Sequence[Node], width: int, rows: int | None, goes: Collection[
     for guide, node, more in _walk(roots, shown):
         values = [f"{node.parameters:,}" if node.parameters else ""]
         values += [size_text(n) if (n := sum(node.roles.get(r, 0) for r in roles)) else "" for _, roles in columns]
-        name = counted(node.modules, "more module") if more else f"{node.label} {node.type}".strip()
-        lines.append(_row(guide, f"… {name}" if more else name, columns, values, name_width, goes))
+        if more:
+            name = f"… {counted(node.modules, 'more module')}"
+        elif node.times > 1:
+            name = _row_name(node, _room(name_width, guide))
+        else:
+            name = f"{node.label} {node.type}".strip()
+        lines.append(_row(guide, name, columns, values, name_width, goes))
         if rows is None and not more:
             lines.extend(_fields(guide, node, columns, name_width, goes))
     return lines
@@ -146,13 +213,36 @@ def _row(
     *,
     heading: bool = False,
 ) -> Line:
-    room = max(name_width - len(guide), 12)
+    room = _room(name_width, guide)
     parts = [Part("  " + guide, "faint"), Part(fit(name, room), "faint" if name.startswith("…") else "")]
     parts.append(Part(f"{values[0]:>11}", "faint" if heading else ""))
     for value, (_, roles) in zip(values[1:], columns, strict=True):
         style = "faint" if heading else "goes" if set(roles) <= set(goes) else ""
         parts.append(Part(f"{value:>10}", style))
     return parts
+
+
+def _room(name_width: int, guide: str) -> int:
+    return max(name_width - len(guide), 12)
+
+
+def _row_name(node: Node, room: int) -> str:
+    """A row in words, with its bytes where there is room for them; what has no room loses its end."""
+    words = clean(in_words(node.label, node.times, node.type))
+    told = f"{words}, {size_text(node.bytes)}" if node.bytes else words
+    if cells(told) <= room:
+        return told
+    if cells(words) > room:
+        words = words[:room]
+        while cells(words) >= room:
+            words = words[:-1]
+        words += "…"
+    return words
+
+
+def has_rows(roots: Iterable[Node]) -> bool:
+    """Whether any modules are drawn as one."""
+    return any(node.times > 1 for node in _all(roots))
 
 
 def _largest(roots: Sequence[Node], rows: int) -> set[Node]:

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 from ..inventory import Entry, Graph, Inventory
 from ..roles import DROPPED_BY_DEFAULT, Role
+from .folding import alike, in_order, in_words, label, name_of
+from .folding import rows as rows_of
 
 LEVELS = 1000
 """How far out a module is looked for: names in files may be any number of dots."""
@@ -27,8 +29,9 @@ def columns(before: Inventory, after: Inventory | None = None) -> dict[str, Any]
     >>> found["pieces"]["home"], found["pieces"]["rest"], found["pieces"]["before"], found["pieces"]["after"]
     ([1], ['.weight'], [8], None)
     """
-    modules = {**(after.modules if after is not None else {}), **before.modules}
+    modules = _in_order({**(after.modules if after is not None else {}), **before.modules})
     paths, homes = list(modules), _Homes(modules)
+    outer = [homes[above(path)] if path else -1 for path in paths]
     words: dict[str, int] = {}
 
     def word(text: str) -> int:
@@ -50,12 +53,57 @@ def columns(before: Inventory, after: Inventory | None = None) -> dict[str, Any]
         "modules": {
             "path": [clean(path) for path in paths],
             "type": [clean(name) for name in modules.values()],
-            "above": [homes[above(path)] if path else -1 for path in paths],
+            "above": outer,
         },
+        "equal": _equal(paths, list(modules.values()), outer, rows),
         "pieces": pieces,
         "words": list(words),
         "graphs": [_graph(graph, homes) for graph in before.graphs],
     }
+
+
+def _in_order(modules: dict[str, str]) -> dict[str, str]:
+    """The modules in the order in which they are shown, each before those inside it."""
+    homes, paths = _Homes(modules), list(modules)
+    inside = _inside([homes[above(path)] if path else -1 for path in paths])
+    found: dict[str, str] = {}
+    stack = [-1]
+    while stack:
+        at = stack.pop()
+        if at >= 0:
+            found[paths[at]] = modules[paths[at]]
+        inner = inside.pop(at, [])
+        order = in_order([label(paths[i], paths[at] if at >= 0 else "") for i in inner])
+        stack.extend(inner[i] for i in reversed(order))
+    return found
+
+
+def _inside(outer: list[int]) -> dict[int, list[int]]:
+    """The modules in each, by number; those in none at -1."""
+    inside: dict[int, list[int]] = {}
+    for i, at in enumerate(outer):
+        inside.setdefault(at, []).append(i)
+    return inside
+
+
+def _equal(paths: list[str], types: list[str], outer: list[int], pieces: Iterable[tuple[Any, ...]]) -> dict[str, Any]:
+    """The rows of equal modules: the path of each, what it is in words, and its modules by number."""
+    labels = [label(path, paths[at] if at >= 0 else "") for path, at in zip(paths, outer, strict=True)]
+    held: list[list[Hashable]] = [[] for _ in paths]
+    for home, rest, role, kind, _, shape, old, new in pieces:
+        if home >= 0 and role != ROLES[Role.METADATA]:
+            held[home].append((rest, role, kind, shape, old, new))
+    kinds = alike(outer, labels, types, held)
+    found: dict[str, Any] = {"path": [], "text": [], "modules": []}
+    for at, inner in _inside(outer).items():
+        for start, stop in rows_of([labels[i] for i in inner], [kinds[i] for i in inner]):
+            if stop - start > 1:
+                first, last = inner[start], inner[stop - 1]
+                name = name_of(labels[first], labels[last], labels[at] if at >= 0 else "")
+                found["path"].append(clean(name_of(paths[first], paths[last])))
+                found["text"].append(clean(in_words(name, stop - start, types[first])))
+                found["modules"].append(inner[start:stop])
+    return found
 
 
 def above(path: str) -> str:

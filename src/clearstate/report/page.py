@@ -23,7 +23,7 @@ from ..inventory import Inventory, size_text
 from ..roles import DROPPED_BY_DEFAULT, GLOSS, Role
 from .columns import clean, columns
 
-SCRIPTS = ("tree.js", "colours.js", "maps.js", "table.js", "graphs.js", "page.js")
+SCRIPTS = ("tree.js", "colours.js", "maps.js", "table.js", "modules.js", "graphs.js", "page.js")
 """Our scripts, in the order they need each other; together they are one."""
 
 START = "<!doctype html>"

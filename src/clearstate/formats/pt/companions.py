@@ -1,4 +1,4 @@
-"""The files beside an index of shards that make it a model which loads: its configuration, its tokenizer, its code.
+"""The files beside weights that make them a model which loads: its configuration, its tokenizer, its code.
 
 ``from_pretrained`` of Hugging Face's transformers and diffusers reads them from the folder that the weights are in.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from ...inventory import some
 from ..atomic import replacing
@@ -26,6 +26,11 @@ READ = (*".json .txt .md .model .spm .tiktoken .vocab .bpe .jinja .yaml .yml .to
 
 CONFIGURATION = re.compile(r"(\w+_)?config\.json|model_index\.json|modules\.json")
 """Files by which loaders of Hugging Face's libraries know a folder, with its subfolders, for one of a model."""
+
+LOADED = re.compile(
+    r"(?:(?:pytorch_|diffusion_pytorch_|adapter_|open_clip_|open_clip_pytorch_)?model)(?:\.[\w-]+)?\.(?:safetensors|bin)"
+)
+"""What loaders call weights in one file; a variant's name (``fp16``) may stand before the last part."""
 
 LARGEST = 100 << 20
 """Bytes of a file that goes along, at most: a tokenizer's takes a few tens of millions."""
@@ -57,6 +62,37 @@ def goes_along(name: str, size: int) -> bool:
     (True, False, False)
     """
     return size <= LARGEST and not name.lower().endswith(WEIGHTS) and not INDEX.fullmatch(name)
+
+
+def is_loaded(path: str) -> bool:
+    """Whether a file is called as the loader of a model's folder calls weights in one file.
+
+    >>> is_loaded("unet/diffusion_pytorch_model.fp16.safetensors"), is_loaded("last.safetensors")
+    (True, False)
+    """
+    return LOADED.fullmatch(os.path.basename(path)) is not None
+
+
+def neighbours(listed: Iterable[tuple[str, int]], stay: Collection[str]) -> tuple[list[str], list[str]]:
+    """Of the files beside weights in one file: those that go along to another folder, and those that stay behind.
+
+    From a folder without a configuration nothing goes along: what is there may be anything.
+
+    Args:
+        listed: the names of the files there, and their bytes; not the hidden ones.
+        stay: names of files that are neither: the weights themselves, and what the other folder has already.
+
+    >>> neighbours([("config.json", 2), ("model.safetensors", 9), ("flax_model.msgpack", 9)], {"model.safetensors"})
+    (['config.json'], ['flax_model.msgpack'])
+    >>> neighbours([("notes.txt", 2), ("model.safetensors", 9)], {"model.safetensors"})
+    ([], [])
+    """
+    sizes = dict(listed)
+    if not any(map(CONFIGURATION.fullmatch, sizes)):
+        return [], []
+    others = [name for name in sorted(sizes) if name not in stay]
+    along = [name for name in others if goes_along(name, sizes[name])]
+    return along, [name for name in others if name not in set(along)]
 
 
 def below(folder: str, output: str, taken: Collection[str]) -> tuple[list[str], list[str]]:
@@ -93,11 +129,16 @@ def below(folder: str, output: str, taken: Collection[str]) -> tuple[list[str], 
 
 def told(file: Sharded, folder: str) -> list[str]:
     """What goes along and what stays behind, in sentences."""
-    along, behind = companions(file, folder)
-    said = (
-        ("copied beside the new index", along),
-        ("not copied, since these may hold weights of their own", behind),
-    )
+    return sentences("copied beside the new index", *companions(file, folder))
+
+
+def sentences(copied: str, along: Sequence[str], behind: Sequence[str]) -> list[str]:
+    """The same of names that are known.
+
+    >>> sentences("copied", ["config.json"], ["optimizer.pt"])
+    ['copied: config.json', 'not copied, since these may hold weights of their own: optimizer.pt']
+    """
+    said = ((copied, along), ("not copied, since these may hold weights of their own", behind))
     return [f"{what}: {some(names, 8)}" for what, names in said if names]
 
 

@@ -19,24 +19,38 @@ let cursor = null; // { map, tile }
 
 const maps = [];
 
+// What is drawn inside a node, and how often it is there: of a row of equal modules, what is in one, as large as all.
+function insideOf(node, times) {
+  if (!node.row || node === here) return [node.children || [], times];
+  return [node.children[0].children || [], times * node.children.length];
+}
+
+// The rows of equal modules in which a node is drawn for others, too; the innermost first.
+function rowsAround(node) {
+  const found = [];
+  for (let at = node.above; at && at !== here; at = at.above) if (at.row) found.push(at);
+  return found;
+}
+
 // The nodes that show their parts: the largest first, until there are enough tiles.
 function opened(top, side, area) {
   const total = Math.max(top.bytes[side], 1);
   const open = new Set();
-  const waiting = [[top, 0]];
+  const waiting = [[top, 0, 1]];
   let tiles = 0;
   while (waiting.length && tiles < TILES) {
     let best = 0;
     for (let i = 1; i < waiting.length; i += 1) {
-      if (waiting[i][0].bytes[side] > waiting[best][0].bytes[side]) best = i;
+      if (waiting[i][0].bytes[side] * waiting[i][2] > waiting[best][0].bytes[side] * waiting[best][2]) best = i;
     }
-    const [node, level] = waiting.splice(best, 1)[0];
+    const [node, level, around] = waiting.splice(best, 1)[0];
     open.add(node);
-    for (const child of node.children || []) {
-      const pixels = (child.bytes[side] / total) * area;
+    const [children, times] = insideOf(node, around);
+    for (const child of children) {
+      const pixels = ((child.bytes[side] * times) / total) * area;
       if (pixels < SMALLEST) continue;
       tiles += 1;
-      if (child.children && level < DEEP && pixels > OPENED) waiting.push([child, level + 1]);
+      if (child.children && level < DEEP && pixels > OPENED) waiting.push([child, level + 1, times]);
     }
   }
   return open;
@@ -89,27 +103,28 @@ class Treemap {
       made.label = { color: lit ? palette.inks[role] : palette.faint, show: (value / total) * area > NAMED };
       return made;
     };
-    const parts = (nodes, above, text) => {
+    const parts = (nodes, above, text, times) => {
       const totals = roles.map(() => 0);
-      for (const node of nodes) node.byRole(side).forEach((n, role) => (totals[role] += n));
+      for (const node of nodes) node.byRole(side).forEach((n, role) => (totals[role] += n * times));
       const about = nodes.length === 1 ? nodes[0] : this.tiles[above].node;
       const order = totals.map((n, role) => role).sort((a, b) => totals[b] - totals[a]);
       const seen = order.filter((role, i) => totals[role] && (i === 0 || (totals[role] / total) * area > SPECK));
       return seen.map((role) => leaf(about, above, role, totals[role], text));
     };
-    const branch = (node, above) => {
+    const branch = (node, above, around) => {
       const small = [];
       const made = [];
-      const children = (node.children || []).filter((child) => child.bytes[side]);
+      const [inside, times] = insideOf(node, around);
+      const children = inside.filter((child) => child.bytes[side]);
       for (const child of children.sort((a, b) => b.bytes[side] - a.bytes[side])) {
-        const value = child.bytes[side];
+        const value = child.bytes[side] * times;
         const pixels = (value / total) * area;
         if (child.piece >= 0 && pixels >= SMALLEST) made.push(leaf(child, above, child.role, value, child.label));
         else if (pixels < SMALLEST) small.push(child);
         else {
           const inner = tile(child, above, -1, value, nodeText(child));
-          if (open.has(child)) inner.children = branch(child, inner.tile);
-          else inner.children = parts([child], inner.tile, nodeText(child));
+          if (open.has(child)) inner.children = branch(child, inner.tile, times);
+          else inner.children = parts([child], inner.tile, nodeText(child), times);
           const headed = open.has(child);
           inner.upperLabel = { show: headed };
           inner.itemStyle = {
@@ -120,10 +135,10 @@ class Treemap {
           made.push(inner);
         }
       }
-      if (small.length) made.push(...parts(small, above, `${small.length.toLocaleString("en")} more`));
+      if (small.length) made.push(...parts(small, above, `${small.length.toLocaleString("en")} more`, times));
       return made;
     };
-    return branch(here, 0);
+    return branch(here, 0, 1);
   }
 
   draw() {
@@ -188,7 +203,9 @@ class Treemap {
 
   click(number) {
     const { node } = this.tiles[number] || this.tiles[0];
-    if (node.children && node !== here) go(node);
+    const row = rowsAround(node).pop();
+    if (row) go(row); // one of many: these are to be seen first
+    else if (node.children && node !== here) go(node);
     else if (node.above && node.above !== here && here.holds(node.above)) go(node.above);
     if (node.piece >= 0) showPiece(node.piece);
   }
@@ -246,9 +263,20 @@ const nodeText = (node) => `${node.label} ${shortType(node.type)}`.trim();
 
 function nodePath(node) {
   if (node === root) return "the whole model";
+  if (node.row) return node.row;
   if (node.piece >= 0) return pathOf(node.piece);
   if (node.module >= 0) return modules.path[node.module];
   return node.line.slice(1).map((part) => part.label).join(" › ");
+}
+
+// The path of a node that may be drawn for others, too: `layers.0-31.mlp`.
+function drawnPath(node) {
+  let path = nodePath(node);
+  for (const row of rowsAround(node)) {
+    const first = nodePath(row.children[0]);
+    if (path.startsWith(first)) path = row.row + path.slice(first.length);
+  }
+  return path;
 }
 
 const describe = (node, side) => `${nodePath(node)}, ${sizeText(node.bytes[side])}`;
@@ -260,10 +288,12 @@ function about({ node, role, value, text }, side) {
   if (node.piece >= 0) {
     const i = node.piece;
     const what = [words[pieces.type[i]], words[pieces.geometry[i]]].filter(Boolean).join(", ");
-    return [nodePath(node), what, `${roles[role][0]}: ${words[pieces.evidence[i]]}`, share];
+    return [drawnPath(node), what, `${roles[role][0]}: ${words[pieces.evidence[i]]}`, share];
   }
-  const head = role === undefined || role < 0 ? [nodePath(node)] : [nodePath(node), `all ${roles[role][0]}${/ more$/.test(text) ? ` of ${text}` : ""}`];
-  return [...head, ...(node.type ? [node.type] : []), share];
+  const path = drawnPath(node);
+  const head = role === undefined || role < 0 ? [path] : [path, `all ${roles[role][0]}${/ more$/.test(text) ? ` of ${text}` : ""}`];
+  const what = node.row ? node.label : node.type;
+  return [...head, ...(what ? [what] : []), share];
 }
 
 function go(node) {

@@ -93,6 +93,7 @@ startTotals();
 startMaps();
 startGraphs();
 startTable();
+startTree();
 
 const chosenTheme = stored();
 if (THEMES.includes(chosenTheme)) setTheme(chosenTheme);
@@ -109,6 +110,7 @@ addEventListener("resize", () => {
   resizing = requestAnimationFrame(() => {
     maps.forEach((map) => map.draw());
     drawGraph();
+    drawLines();
     rows();
   });
 });
@@ -129,9 +131,11 @@ let before = null;
 addEventListener("beforeprint", () => {
   before = document.documentElement.dataset.theme || "automatic";
   setTheme("light");
+  drawLines(true);
   rows(true);
 });
 addEventListener("afterprint", () => {
   setTheme(before);
+  drawLines();
   rows();
 });

@@ -17,10 +17,12 @@ const more = document.getElementById("more");
 
 const byNumber = (values) => (a, b) => values[b] - values[a];
 const byWord = (text) => (a, b) => (text(a) < text(b) ? -1 : text(a) > text(b) ? 1 : 0);
+const pathKeys = [];
+const pathKey = (i) => (pathKeys[i] ??= natural(pathOf(i)));
 const moduleType = (i) => (pieces.home[i] < 0 ? "" : modules.type[pieces.home[i]]);
 
 const COLUMNS = [
-  { name: "Path", text: pathOf, order: byWord(pathOf), wide: two ? "27%" : "34%" },
+  { name: "Path", text: pathOf, order: byWord(pathKey), wide: two ? "27%" : "34%" },
   { name: "Module", text: moduleType, order: byWord(moduleType), wide: two ? "17%" : "18%" },
   { name: "What", text: (i) => words[pieces.geometry[i]] || words[pieces.type[i]], wide: two ? "16%" : "17%" },
   { name: "Role", text: (i) => roles[pieces.role[i]][0], wide: "13%" },

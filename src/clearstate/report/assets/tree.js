@@ -1,7 +1,7 @@
 // The page's data as columns, and as a tree: modules in modules, fields in them, pieces at the ends.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const { modules, pieces, roles, sides, words } = data;
+const { modules, equal, pieces, roles, sides, words } = data;
 const two = sides.length === 2;
 const count = pieces.home.length;
 
@@ -42,6 +42,13 @@ function steps(text) {
   return found;
 }
 
+// A text whose order among others is that of a name, its numbers by their worth.
+const natural = (name) =>
+  name.replace(/\d+/g, (number) => {
+    const digits = number.replace(/^0+/, "");
+    return String.fromCharCode(48 + Math.min(digits.length, 59952)) + digits;
+  });
+
 class Node {
   constructor(label, above) {
     this.label = label;
@@ -52,6 +59,7 @@ class Node {
     this.role = -1;
     this.children = null;
     this.bytes = [0, 0];
+    this.row = ""; // of a row of equal modules: its path
   }
 
   // The node and all around it, from the outermost.
@@ -147,5 +155,30 @@ function settle() {
   }
 }
 
+// Equal modules in a row are in a node of their own, which says how many they are.
+function fold() {
+  const rowOf = new Map();
+  const folded = new Set();
+  equal.modules.forEach((numbers, i) => {
+    const members = numbers.map((number) => moduleNodes[number]);
+    const { above } = members[0];
+    const row = new Node(equal.text[i], above);
+    row.row = equal.path[i];
+    row.children = members;
+    for (const member of members) {
+      rowOf.set(member, row);
+      row.bytes[0] += member.bytes[0];
+      row.bytes[1] += member.bytes[1];
+    }
+    folded.add(above);
+  });
+  for (const node of folded) {
+    const inner = new Set(node.children.map((child) => rowOf.get(child) || child));
+    node.children = [...inner];
+  }
+  for (const [member, row] of rowOf) member.above = row;
+}
+
 grow();
 settle();
+fold();

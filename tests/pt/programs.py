@@ -69,7 +69,7 @@ class Program(NamedTuple):
     Attributes:
         save: what it gives to ``torch.save``.
         load: the model as it makes it of what ``torch.load`` gives.
-        gone: the keys of the checkpoint that clearing drops.
+        gone: the keys of the checkpoint that clearing drops, or the paths to them.
     """
 
     save: Callable[[Training], Any]
@@ -289,6 +289,28 @@ def _home_made(t: Training) -> Any:
     }
 
 
+def _composer(t: Training) -> Any:
+    """``State.state_dict`` and ``CheckpointSaver`` of Composer (``composer/core/state.py``), with its EMA algorithm."""
+    average = t.ema.module
+    named = {
+        "named_parameters_dict": {name: p.detach() for name, p in average.named_parameters()},
+        "named_buffers_dict": dict(average.named_buffers()),
+    }
+    return {
+        "state": {
+            "model": t.net.state_dict(),
+            "optimizers": {"AdamW": t.optimizer.state_dict()},
+            "schedulers": {"CosineAnnealingLR": t.scheduler.state_dict()},
+            "algorithms": [("EMA", {"ema_started": True, "ema_model": named}), ("LabelSmoothing", {})],
+            "callbacks": [("SpeedMonitor", {"total_eval_wct": 0.5})],
+            "timestamp": {"Timestamp": {"epoch": 3, "batch": 30}},
+            "rank_zero_seed": 17,
+            "run_name": "net",
+        },
+        "rng": [{"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}],
+    }
+
+
 PROGRAMS: dict[str, Program] = {
     "timm": Program(_timm, _timm_load, "optimizer amp_scaler"),
     "Ultralytics": Program(_ultralytics, _ultralytics_load, "optimizer updates scaler best_fitness"),
@@ -297,6 +319,9 @@ PROGRAMS: dict[str, Program] = {
     "Detectron2": Program(_detectron2, into("model"), "optimizer scheduler trainer"),
     "DeepSpeed": Program(
         _deepspeed, into("module"), "optimizer lr_scheduler data_sampler random_ltd sparse_tensor_module_names"
+    ),
+    "Composer": Program(
+        _composer, into("state", "model"), "rng state.optimizers state.schedulers state.callbacks state.timestamp"
     ),
     "nanoGPT": Program(_nanogpt, _nanogpt_load),
     "latent diffusion": Program(_diffusion, _diffusion_load, "optimizer_states lr_schedulers callbacks"),

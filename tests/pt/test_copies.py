@@ -164,7 +164,7 @@ def check(value: Any, copy: Any, folder: Path) -> cs.Cleared:
     return report
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_copy_hidden_anywhere_stays_and_all_that_goes_is_named(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

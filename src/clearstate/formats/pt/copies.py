@@ -250,7 +250,7 @@ class _Search:
 
     def below(self, node: _Node) -> Iterator[_Node]:
         value = node.value
-        of_parameters = node.names[-1:] == ("state",) and node.role is Role.OPTIMIZER
+        of_parameters = _is_of_parameters(node)
         for key, item in children(value):
             if not _holds(item) or id(item) in self.own or (id(value), key) in self.known:
                 continue
@@ -344,6 +344,13 @@ class _Search:
                     tables = dict(_tables(node.path, node.value))
                     result.append(Copy(node.path, {node.path: node.place}, tables, holds, whole, _holders(node)))
         return result
+
+
+def _is_of_parameters(node: _Node) -> bool:
+    """Whether a dict is what an optimizer keeps for each parameter."""
+    above = node.above.value if node.above is not None else None
+    named = bool(node.names) and node.names[-1].endswith("state")
+    return named and isinstance(node.value, dict) and isinstance(above, dict) and "param_groups" in above
 
 
 def _averaged(node: _Node) -> Holds | None:

@@ -334,7 +334,8 @@ def _between(weight: Array, kept: Array, beta: float | None, dtype: str) -> Arra
     kind = "f8" if dtype == "float64" else "f4"
     by = float(np.array(1 - 1 / beta, kind))
     apart = (kept.astype(kind) - weight.astype(kind)).astype("f8")
-    return weight + by * apart if abs(by) < 0.5 else kept + (by - 1) * apart
+    made: Array = weight + by * apart if abs(by) < 0.5 else kept + (by - 1) * apart
+    return made
 
 
 def _rounded(numbers: Array, dtype: str) -> Array:

@@ -6,7 +6,7 @@ import re
 
 from ...roles import GLOSS, Role
 from .layouts import GENERATORS, RANDOM
-from .objects import Stub, Value
+from .objects import Value
 
 SCHEDULERS, GENERATORS_OF = "schedulers", "random generators"
 
@@ -47,6 +47,4 @@ def what_was(path: str, role: Role, value: Value) -> str:
             if key in WORDS:
                 return WORDS[key]
         return "training state"
-    if role is Role.OPTIMIZER and isinstance(value, Stub):
-        return f"optimizer state ({value.typename.rpartition('.')[2]})"
     return GLOSS[role]

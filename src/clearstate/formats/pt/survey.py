@@ -167,7 +167,8 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
     if isinstance(value, Stub) and (inside := tensor_in(value)) is not None:
         yield replace(visit, value=inside, depth=visit.depth + 1)
     objects = 0
-    plain = isinstance(value, dict | list | tuple) and not isinstance(value, Global)
+    listed = isinstance(value, list | tuple) and not isinstance(value, Global)
+    plain = listed or isinstance(value, dict)
     for key, item in children(value):
         if isinstance(key, Stub | Tensor):
             path, objects = f"{visit.path[:LONGEST]}[#{objects}]", objects + 1
@@ -185,7 +186,7 @@ def _visit(visit: _Visit, found: Survey, changes: Changes, met: dict[int, Piece 
             if role is None and (names_parameters or arrays):
                 role, evidence = _of_state_dict(str(key), item), "structural"
         double = bool(found.doubles) and plain and (id(value), key) in found.doubles
-        beside_copy = visit.partly and not double and _is_number(item)
+        beside_copy = visit.partly and not double and (_is_number(item) or (listed and _is_plain(item)))
         partly = role is not None and not double and id(item) in found.holders
         meant = Role.COPY if double else role
         whole = _is_entry(value, key, visit.depth) and not partly and not beside_copy
@@ -207,6 +208,11 @@ def _is_entry(value: Value, key: Value, depth: int) -> bool:
 def _is_number(value: Value) -> bool:
     """Whether a value is a number, a text or nothing: beside a copy of the model, it belongs to that."""
     return type(value) in LEAVES or (isinstance(value, Tensor) and not value.size)
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether a value has no tensors and no objects in it: in a list, a loader may look for it in its place."""
+    return not any(isinstance(part, Tensor | Stub | Storage) for part in walk(value))
 
 
 def _is_apart(optimizer: Stub, path: str, found: Survey) -> bool:

@@ -24,6 +24,7 @@ from .detaching import Undo, detached
 from .evidence import Judged, Walk, judge
 from .hidden import drop_gradients
 from .holdings import TABLES, Attribute, modules
+from .optimizers import empty
 from .together import companions
 
 
@@ -39,7 +40,7 @@ def clear(
 
     Args:
         model: any module.
-        dropped: ``transient``, ``gradient`` and ``code`` are what a module can have.
+        dropped: ``transient``, ``gradient``, ``optimizer`` and ``code`` are what a module can have.
         sample: an input (a tuple: several), on which runs without the attributes of unknown role are tried, in
             evaluation and in training mode; those that both give the same numbers without are dropped, too.
         baseline: from `observe`: what appeared or changed since is dropped, and the baseline is restored.
@@ -66,6 +67,8 @@ def clear(
     walk = list(modules(model))
     if Role.TRANSIENT in dropped:
         _clear_transient(model, walk, sample, baseline)
+    if Role.OPTIMIZER in dropped:
+        empty(walk)
     if Role.CODE in dropped:
         for _, module in walk:
             strip(module)

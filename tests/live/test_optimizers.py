@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import types
+from collections import UserDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -55,12 +56,24 @@ def state_bytes(model: Module) -> int:
     return cs.inspect(model).by_role().get(Role.OPTIMIZER, 0)
 
 
+class Optimizers(list[Any]):
+    """A list of a user's own."""
+
+
+class Pair(NamedTuple):
+    opt: Any
+    steps: int = 3
+
+
 HUNG: dict[str, Callable[[Optimizer], Any]] = {
     "itself": lambda opt: opt,
     "list": lambda opt: [opt],
     "dict": lambda opt: {"main": opt, "steps": 3},
     "tuple": lambda opt: (None, (opt,)),
     "object": lambda opt: types.SimpleNamespace(inner=opt),
+    "own list": lambda opt: Optimizers([opt]),
+    "own dict": lambda opt: UserDict(main=opt),
+    "named tuple": Pair,
     "scheduler": lambda opt: StepLR(opt, 1),
     "plateau": ReduceLROnPlateau,
     "cycle": lambda opt: OneCycleLR(opt, 0.1, total_steps=9),
@@ -125,6 +138,20 @@ def test_a_settings_tensor_stays_and_is_no_state() -> None:
     assert roles(model)["opt.defaults['lr']"] is Role.METADATA
     cs.clear_state(model, drop="optimizer")
     assert model.opt.param_groups[0]["lr"] == 0.1
+
+
+def test_a_stand_in_that_cannot_have_an_optimizer_of_its_own_is_not_cleared() -> None:
+    model: Any = Learner()
+    model.learn()
+    model.opt = types.MappingProxyType({"main": model.opt})
+    before = state_bytes(model)
+    with pytest.raises(cs.ClearstateError, match="cannot be copied"), cs.cleared(model, drop="optimizer"):
+        pass
+    assert state_bytes(model) == before > 0
+    with cs.cleared(model) as light:
+        assert light.last is None
+    cs.clear_state(model, drop="optimizer")
+    assert state_bytes(model) == 0
 
 
 class Filled(SGD):

@@ -159,7 +159,7 @@ def _restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) 
         there, then = baseline.value(attribute)
     else:
         left = left_by(type(attribute.module), attribute.name)
-        there = left is not Left.NOTHING
+        there = left is not Left.NOTHING and attribute.name not in plan(type(attribute.module)).absent
         then = None if isinstance(left, Left) else left()
         if left is Left.SOMETHING and type(attribute.value) in TABLES:
             then = copy.copy(attribute.value)

@@ -23,13 +23,13 @@ from torch import Tensor
 
 from ..roles import Role
 from .apart import MODULE
+from .at_work import AT_WORK, is_at_work
 from .averages import is_a_copy
 from .carried import is_carried, is_only_made
 from .declared import Plan, plan
 from .flags import settle
 from .hanging import kind
 from .holdings import INTERNAL, PLAIN, Apart, Attribute, Found, is_parameter, is_plain, modules, own_memory, storage_key
-from .libraries import is_at_work
 from .registered import is_a_counter, later, verdict, weights
 from .wrappers import COMPOSED, is_machinery
 
@@ -101,14 +101,15 @@ def judge(walk: Walk, baseline: Baseline | None = None, proved: Said | None = No
                 continue
             tied = False
             if tensors is None:
-                if name in known.transient and is_at_work(value):
-                    continue
                 tensors, theirs, apart = attribute.held()
                 if apart:
                     registered = registered or {id(inner) for _, inner in walk}
                     tied = any(is_apart(one, registered) for one in apart)
                     found += _of_training(attribute, theirs)
-            if tensors:
+            if name in known.transient and is_at_work(module, name, value):
+                if tensors:
+                    found.append(Judged(attribute, tensors, Role.UNKNOWN, AT_WORK))
+            elif tensors:
                 holding.append((attribute, tensors, known, tied))
             elif name in known.transient or (name in known.counters and is_a_counter(attribute)):
                 found.append(Judged(attribute, tensors, Role.TRANSIENT, "declared"))

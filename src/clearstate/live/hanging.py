@@ -11,10 +11,10 @@ import torch
 
 from ..inventory import size_text
 from .apart import hung
+from .at_work import is_at_work
 from .carried import is_only_made
 from .declared import plan
 from .holdings import INTERNAL, WIDEST, Attribute, is_plain, memory, modules, nbytes, own_memory, parts, storage_key
-from .libraries import is_at_work
 from .wrappers import is_machinery
 
 FARTHEST = 100 * WIDEST
@@ -108,7 +108,8 @@ def _outside(attribute: Attribute, own: Collection[int | None]) -> str | None:
             )
     if behind:
         what += f", with {size_text(sum(behind.values()))} of tensors behind it"
-    goes = attribute.name in plan(type(attribute.module)).transient and not is_at_work(value)
+    _, module, name, *_ = attribute
+    goes = name in plan(type(module)).transient and not is_at_work(module, name, value)
     return f"{what}: it goes" if goes else what
 
 

@@ -98,14 +98,24 @@ class _Optimizers:
         if not holds_an_optimizer(value):
             return value
         try:
-            try:
-                new = object.__new__(type(value))
-            except TypeError:
-                new = copy.copy(value)
-            for name, item in fields_of(value):
-                object.__setattr__(new, name, inside(item))
+            return self._copied(value, inside)
         except Exception:  # what cannot be copied is shared, and is not cleared then
             return value
+
+    def _copied(self, value: Any, inside: Callable[[Any], Any]) -> Any:
+        if isinstance(value, tuple):
+            items = [inside(item) for item in value]
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        try:
+            new = object.__new__(type(value))
+        except TypeError:
+            new = copy.copy(value)
+        for name, item in fields_of(value):
+            object.__setattr__(new, name, inside(item))
+        if isinstance(value, dict):
+            new.update({key: inside(item) for key, item in value.items()})
+        elif isinstance(value, list):
+            new[:] = [inside(item) for item in value]
         return new
 
 

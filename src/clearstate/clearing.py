@@ -12,7 +12,7 @@ from .errors import ClearstateError
 from .inspecting import door_of, is_index, is_module, open_path, shards
 from .inventory import Inventory
 from .remote import beside, delivered, here, is_remote
-from .roles import DROPPED_BY_DEFAULT, Role
+from .roles import DROPPED_BY_DEFAULT, DROPPED_FROM_MODULES, Role
 from .watching import Watch
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Cleared:
         return self.before.size - self.after.size
 
 
-def roles_to_drop(drop: Roles = (), keep: Roles = ()) -> frozenset[Role]:
+def roles_to_drop(drop: Roles = (), keep: Roles = (), default: frozenset[Role] = DROPPED_BY_DEFAULT) -> frozenset[Role]:
     """The default roles, with those in ``drop`` and without those in ``keep``.
 
     Raises:
@@ -69,7 +69,7 @@ def roles_to_drop(drop: Roles = (), keep: Roles = ()) -> frozenset[Role]:
     for role in added:
         if not role.droppable:
             raise ValueError(f"{role} is part of the model and is never dropped")
-    return (DROPPED_BY_DEFAULT | added) - kept
+    return (default | added) - kept
 
 
 def _words(words: Roles) -> list[Role | str]:
@@ -103,7 +103,8 @@ def clear_state(
             does not run there, stays, and a warning names it. A sharded model runs its collectives: every rank must
             call, with a sample each; without a sample, no rank waits for another.
         baseline: what `observe` gave: what appeared or changed since goes, and is put back to what it was.
-        drop: roles to drop besides the default ones, one or several: ``gradient``, ``code``.
+        drop: roles to drop besides the default ones, one or several: ``gradient``, ``code``; of modules also
+            ``optimizer``: the state of optimizers that hang on them.
         keep: default roles to leave: ``optimizer``, ``slack``, ...
         collect: for modules: also collect garbage, and give the device's cached memory back.
         dry_run: only try it, on a stand-in for the module; raises what it would raise.
@@ -136,6 +137,7 @@ def clear_state(
     from .live.shadow import shadow
 
     module = cast(Any, model)
+    dropped = roles_to_drop(drop, keep, DROPPED_FROM_MODULES)
     target = shadow(module)[0] if dry_run else module
     clear(target, dropped, sample=sample, baseline=baseline, collect=collect)
     return model

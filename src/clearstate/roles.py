@@ -57,6 +57,9 @@ MODEL = frozenset({Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.METADATA, Ro
 DROPPED_BY_DEFAULT = frozenset({Role.TRANSIENT, Role.SLACK, Role.OPTIMIZER, Role.TRAINING})
 """What clearing a file drops unless `keep` says otherwise."""
 
+DROPPED_FROM_MODULES = frozenset({Role.TRANSIENT, Role.SLACK})
+"""What clearing a module in memory drops unless `keep` says otherwise: training may go on with it."""
+
 GLOSS = {
     Role.PARAMETER: "weights",
     Role.BUFFER: "running statistics",

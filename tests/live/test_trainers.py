@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 import types
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -58,9 +60,11 @@ def test_a_trainer_stays_during_its_fit_and_goes_with_its_data_and_metrics_when_
     model, trainer = lightning(clearing=False)
     cleared, _ = lightning(clearing=True)
     assert all(map(torch.equal, model.parameters(), cleared.parameters())), "training goes on as if nothing was cleared"
-    held = [e.path for e in cs.inspect(model).select("transient") if "_trainer" in e.path]
-    assert any("metrics" in path for path in held)
-    assert any("dataset" in path for path in held)
+    found = cs.inspect(model)
+    assert not [e.path for e in found.entries if "_trainer" in e.path]
+    assert found.size == model.last.nbytes + sum(p.nbytes + p.grad.nbytes for p in model.parameters())
+    (note,) = [note for note in found.notes if note.startswith("_trainer")]
+    assert re.fullmatch(r"_trainer is a trainer \(Trainer\), with \d+ B of tensors behind it: it goes", note)
     assert cs.clear_state(model)._trainer is None
     assert not [e for e in cs.inspect(model).entries if e.role in ("transient", "unknown")]
     copy.deepcopy(model)
@@ -75,6 +79,57 @@ def test_an_object_that_holds_an_optimizer_is_no_cache_though_it_holds_a_loss() 
     cs.clear_state(model)
     assert model.learner is learner
     assert any("learner is an object that holds an optimizer" in note for note in cs.inspect(model).notes)
+
+
+class Loop:
+    """A trainer of one's own."""
+
+    def __init__(self, model: Any, data: Any) -> None:
+        self.model, self.data, self.best = model, data, torch.zeros(3)
+        self.optimizer = torch.optim.Adam(model.parameters())
+
+
+DATA = TensorDataset(torch.ones(100, 4))
+HUNG: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a data set": (lambda _: DATA, "hung is a data set (TensorDataset), with 1.6 kB of tensors behind it"),
+    "a loader": (lambda _: DataLoader(DATA), "hung is a data loader (DataLoader), with 1.6 kB of tensors behind it"),
+    "an iterator": (lambda _: iter(DataLoader(DATA)), "hung is a data loader (_SingleProcessDataLoaderIter)"),
+    "a sampler": (lambda _: DataLoader(DATA).sampler, "hung is a sampler of data (SequentialSampler)"),
+    "loaders": (lambda _: [DataLoader(DATA)], "hung is a table that holds a data loader (DataLoader) ([0])"),
+    "by name": (
+        lambda _: {"train": DataLoader(DATA)},
+        "hung is a table that holds a data loader (DataLoader) (['train'])",
+    ),
+    "a loop": (lambda m: Loop(m, DataLoader(DATA)), "hung is an object that holds a data loader (DataLoader) (.data)"),
+    "a loop in a list": (lambda m: [Loop(m, DATA)], "hung is a table that holds a data set (TensorDataset) ([0].data)"),
+}
+
+
+@pytest.mark.parametrize("case", HUNG.values(), ids=HUNG)
+def test_what_lies_behind_data_and_trainers_is_not_the_models_and_is_said_in_one_line(case: Any) -> None:
+    make, said = case
+    model: Any = torch.nn.Sequential(Linear(4, 1))
+    before = cs.inspect(model).size
+    model.hung = hung = make(model)
+    found = cs.inspect(model)
+    assert found.size == before
+    assert not [e.path for e in found.entries if e.path.startswith("hung")]
+    (note,) = found.notes
+    assert note.startswith(said)
+    with cs.cleared(model, drop="optimizer") as light:
+        copy.deepcopy(light.state_dict())
+    assert cs.clear_state(model, sample=torch.ones(1, 4)).hung is hung
+    with cs.observe(model) as baseline:
+        model.later = make(model)
+    assert cs.clear_state(model, baseline=baseline).later is not None
+
+
+def test_what_stands_beside_a_loader_in_a_table_is_counted() -> None:
+    model: Any = Linear(4, 1)
+    model.hung = {"mean": torch.ones(4), "train": DataLoader(DATA)}
+    assert [(e.path, str(e.role)) for e in cs.inspect(model).entries if "hung" in e.path] == [
+        ("hung['mean']", "unknown")
+    ]
 
 
 LIBRARIES = [name for name in CACHES if name.startswith(("ultralytics.", "pytorch_lightning."))]

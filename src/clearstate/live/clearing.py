@@ -24,6 +24,7 @@ from .detaching import Undo, detached
 from .evidence import Judged, Walk, judge
 from .hidden import drop_gradients
 from .holdings import TABLES, Attribute, modules
+from .optimizers import empty
 from .together import companions
 
 
@@ -39,7 +40,7 @@ def clear(
 
     Args:
         model: any module.
-        dropped: ``transient``, ``gradient`` and ``code`` are what a module can have.
+        dropped: ``transient``, ``gradient``, ``optimizer`` and ``code`` are what a module can have.
         sample: an input (a tuple: several), on which runs without the attributes of unknown role are tried, in
             evaluation and in training mode; those that both give the same numbers without are dropped, too.
         baseline: from `observe`: what appeared or changed since is dropped, and the baseline is restored.
@@ -66,6 +67,8 @@ def clear(
     walk = list(modules(model))
     if Role.TRANSIENT in dropped:
         _clear_transient(model, walk, sample, baseline)
+    if Role.OPTIMIZER in dropped:
+        empty(walk)
     if Role.CODE in dropped:
         for _, module in walk:
             strip(module)
@@ -156,7 +159,7 @@ def _restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) 
         there, then = baseline.value(attribute)
     else:
         left = left_by(type(attribute.module), attribute.name)
-        there = left is not Left.NOTHING
+        there = left is not Left.NOTHING and attribute.name not in plan(type(attribute.module)).absent
         then = None if isinstance(left, Left) else left()
         if left is Left.SOMETHING and type(attribute.value) in TABLES:
             then = copy.copy(attribute.value)

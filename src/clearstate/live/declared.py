@@ -13,7 +13,7 @@ import torch
 from ..roles import Role
 from .classes import fact, forget
 from .constructors import names
-from .libraries import CACHES, COUNTERS, INPUTS
+from .libraries import ABSENT, CACHES, CONSTANTS, COUNTERS, INPUTS
 from .wrappers import qualified, wrapping_step
 
 
@@ -25,6 +25,8 @@ class Declaration(NamedTuple):
 
 
 _declared = {name: Declaration(transient=frozenset(caches)) for name, caches in CACHES.items()}
+for _name, _fixed in CONSTANTS.items():
+    _declared[_name] = Declaration(_declared.get(_name, Declaration()).transient, frozenset(_fixed))
 
 
 def register(cls: type | str, *, transient: str | tuple[str, ...] = (), constant: str | tuple[str, ...] = ()) -> None:
@@ -73,6 +75,9 @@ class Plan(NamedTuple):
     wrapped: str | None
     """Of wrappers, the child that is wrapped."""
 
+    absent: frozenset[str]
+    """What is not there at all before work, whatever constructors mention."""
+
     keeper: bool
     """Whether the class clears itself: those of `clearstate.nn`, which say what they keep."""
 
@@ -89,11 +94,12 @@ def plan(cls: type) -> Plan:
         if isinstance(said, tuple | list | set | frozenset):
             more |= {name for name in said if isinstance(name, str)}
         transient, constant = (transient | more) - own.constant, (constant | own.constant) - more
+    absent = frozenset[str]().union(*(ABSENT.get(qualified(parent), ()) for parent in cls.__mro__)) & transient
     counters = COUNTERS - names(cls)
     stock = cls.__module__.startswith("torch.nn.modules.") and INPUTS.isdisjoint(names(cls))
     inputs = INPUTS if stock else frozenset()
     sought = transient | counters | inputs
-    return Plan(transient, constant, counters, inputs, sought, wrapping_step(cls), hasattr(cls, "clear_own"))
+    return Plan(transient, constant, counters, inputs, sought, wrapping_step(cls), absent, hasattr(cls, "clear_own"))
 
 
 def role_of(module: torch.nn.Module, name: str) -> Role | None:

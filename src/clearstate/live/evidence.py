@@ -13,7 +13,7 @@ What is registered, and what is no tensor, stays; `registered` says what goes al
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,15 @@ import torch
 from torch import Tensor
 
 from ..roles import Role
+from .apart import MODULE
+from .at_work import AT_WORK, is_at_work
+from .averages import is_a_copy
 from .carried import is_carried, is_only_made
 from .declared import Plan, plan
 from .flags import settle
 from .hanging import kind
-from .holdings import INTERNAL, PLAIN, Attribute, Found, is_parameter, is_plain, storage_key
-from .libraries import is_at_work
-from .registered import is_a_counter, later, verdict
+from .holdings import INTERNAL, PLAIN, Apart, Attribute, Found, is_parameter, is_plain, modules, own_memory, storage_key
+from .registered import is_a_counter, later, verdict, weights
 from .wrappers import COMPOSED, is_machinery
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ PROVED = "proved"
 EVAL_ALONE = "proved in eval mode alone"
 NEEDED_IN_TRAINING = "needed in training"
 """What runs on a sample say of an attribute. It goes by the first; by the others it stays, and its role is unknown."""
+
+UNCOUNTED = ("observed", PROVED, "none")
+"""What does not tell an average of the weights from what work left: neither is needed by a run."""
 
 NOTHING: dict[str, Any] = {}
 
@@ -74,7 +79,8 @@ def judge(walk: Walk, baseline: Baseline | None = None, proved: Said | None = No
         proved: what runs on a sample said of attributes (id of the module, name).
     """
     found: list[Judged] = []
-    holding: list[tuple[Attribute, list[Found], Plan]] = []
+    holding: list[tuple[Attribute, list[Found], Plan, bool]] = []
+    registered: set[int] = set()
     for path, module in walk:
         known = plan(type(module))
         kept: Collection[str] = module.kept_names() if known.keeper else ()  # type: ignore[operator]
@@ -93,12 +99,18 @@ def judge(walk: Walk, baseline: Baseline | None = None, proved: Said | None = No
             attribute = Attribute(path, module, name, value)
             if name.startswith(COMPOSED) or (known.wrapped is not None and is_machinery(type(module), name)):
                 continue
+            tied = False
             if tensors is None:
-                if name in known.transient and is_at_work(value):
-                    continue
-                tensors = attribute.tensors()
-            if tensors:
-                holding.append((attribute, tensors, known))
+                tensors, theirs, apart = attribute.held()
+                if apart:
+                    registered = registered or {id(inner) for _, inner in walk}
+                    tied = any(is_apart(one, registered) for one in apart)
+                    found += _of_training(attribute, theirs)
+            if name in known.transient and is_at_work(module, name, value):
+                if tensors:
+                    found.append(Judged(attribute, tensors, Role.UNKNOWN, AT_WORK))
+            elif tensors:
+                holding.append((attribute, tensors, known, tied))
             elif name in known.transient or (name in known.counters and is_a_counter(attribute)):
                 found.append(Judged(attribute, tensors, Role.TRANSIENT, "declared"))
         parameters, buffers = attributes.get("_parameters"), attributes.get("_buffers")
@@ -108,10 +120,14 @@ def judge(walk: Walk, baseline: Baseline | None = None, proved: Said | None = No
             found += _registered(path, module, "_buffers", known)
     own = None
     if any(judged.recomputed for judged in found) or not all(
-        _is_a_result(f.tensor) for _, fs, _ in holding for f in fs
+        _is_a_result(f.tensor) for _, fs, _, _ in holding for f in fs
     ):
         own = own_memory(walk)
-    found += [_judged(*held, own, baseline, proved) for held in holding]
+    for held in holding:
+        judged = _judged(*held, own, baseline, proved)
+        if judged.evidence in UNCOUNTED and is_a_copy(judged.attribute, judged.tensors, walk[0][1]):
+            judged = Judged(judged.attribute, judged.tensors, Role.COPY, "structural")
+        found.append(judged)
     if baseline is not None:
         met = {(id(judged.attribute.module), judged.attribute.name) for judged in found}
         found += [
@@ -121,6 +137,22 @@ def judge(walk: Walk, baseline: Baseline | None = None, proved: Said | None = No
         ]
         found += [Judged(attribute, [], Role.TRANSIENT, "observed") for attribute in settle(found, baseline)]
     return found
+
+
+def is_apart(one: Apart, registered: Collection[int]) -> bool:
+    """Whether what is inside an attribute may not go along with it: what is no part of the model, and other models."""
+    if one.kind is not MODULE:
+        return True
+    return id(one.value) not in registered and any(weights(inner) for _, inner in modules(one.value))
+
+
+def _of_training(attribute: Attribute, theirs: Iterable[tuple[Found, Role]]) -> Iterator[Judged]:
+    """What optimizers, schedulers and scalers in an attribute hold, by its roles."""
+    by_role: dict[Role, list[Found]] = {}
+    for found, role in theirs:
+        by_role.setdefault(role, []).append(found)
+    for role, tensors in by_role.items():
+        yield Judged(attribute, tensors, role, "structural")
 
 
 def _registered(path: str, module: torch.nn.Module, table: str, known: Plan) -> Iterator[Judged]:
@@ -139,22 +171,11 @@ def _is_a_result(tensor: Tensor) -> bool:
     return base is None or base.grad_fn is not None
 
 
-def own_memory(walk: Walk) -> set[int | None]:
-    """The memory of all parameters and buffers of a model."""
-    found: set[int | None] = set()
-    for _, module in walk:
-        for table in ("_parameters", "_buffers"):
-            for tensor in (module.__dict__.get(table) or NOTHING).values():
-                if tensor is not None:
-                    found.add(storage_key(tensor))
-    found.discard(None)
-    return found
-
-
 def _judged(
     attribute: Attribute,
     tensors: list[Found],
     known: Plan,
+    tied: bool,
     own: Collection[int | None] | None,
     baseline: Baseline | None,
     proved: Said | None,
@@ -179,7 +200,7 @@ def _judged(
         return Judged(attribute, tensors, Role.CONSTANT, "declared", aliases=aliases)
     if name in known.counters:
         return Judged(attribute, tensors, Role.TRANSIENT, "declared", aliases=aliases)
-    if computed and not isinstance(attribute.value, Tensor) and kind(attribute.value) is not None:
+    if tied or (computed and not isinstance(attribute.value, Tensor) and kind(attribute.value) is not None):
         return Judged(attribute, tensors, Role.UNKNOWN, "none", aliases=aliases)  # a trainer: no cache
     again = computed and _recomputes(attribute.module, name)
     carried = computed and not again and is_carried(attribute)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..roles import Role
+from .apart import MODULE
 from .holdings import INTERNAL, TABLES, Attribute, modules
 from .methods import callers, methods, reached
 from .registered import weights
@@ -63,7 +64,9 @@ def _changed(taken: Sequence[Attribute], baseline: Baseline) -> list[Attribute]:
             continue
         attribute = Attribute(path, module, name, value)
         there, then = baseline.value(attribute)
-        if _is_plain(attribute) and (not there or (_is_plain(attribute._replace(value=then)) and _differ(then, value))):
+        if not _is_plain(attribute, baseline):
+            continue
+        if not there or (_is_plain(attribute._replace(value=then), baseline) and _differ(then, value)):
             found.append(attribute)
     written = _written(module, names, found)
     return [attribute for attribute in found if attribute.name in written]
@@ -77,8 +80,13 @@ def _bound(changed: Sequence[Attribute], taken: Sequence[Attribute], baseline: B
     return [flag.name for flag in flags if made or _sets_weights(flag)]
 
 
-def _is_plain(attribute: Attribute) -> bool:
-    return isinstance(attribute.value, (*PLAIN, *TABLES)) and not attribute.tensors()
+def _is_plain(attribute: Attribute, baseline: Baseline) -> bool:
+    """Whether a value is a size, a flag or a table of such; a module of the model may be named in it."""
+    if not isinstance(attribute.value, (*PLAIN, *TABLES)):
+        return False
+    held = attribute.held()
+    named = all(one.kind is MODULE and baseline.knows(one.value) for one in held.apart)
+    return named and not held.tensors
 
 
 def _differ(one: object, other: object) -> bool:

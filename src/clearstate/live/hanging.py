@@ -9,9 +9,16 @@ from typing import Any
 
 import torch
 
+from ..inventory import size_text
+from .apart import hung
+from .at_work import is_at_work
 from .carried import is_only_made
-from .holdings import INTERNAL, Attribute, modules, parts
+from .declared import plan
+from .holdings import INTERNAL, WIDEST, Attribute, is_plain, memory, modules, nbytes, own_memory, parts, storage_key
 from .wrappers import is_machinery
+
+FARTHEST = 100 * WIDEST
+"""How many entries are looked at to find how much lies behind an object."""
 
 HOOKS = {
     "_forward_hooks": "forward hook",
@@ -43,6 +50,7 @@ def notes(model: torch.nn.Module) -> Iterator[str]:
     """
     walk = list(modules(model))
     registered = {id(module) for _, module in walk}
+    own = own_memory(walk)
     for path, module in walk:
         whose = path or "the model itself"
         for table, what in HOOKS.items():
@@ -60,12 +68,11 @@ def notes(model: torch.nn.Module) -> Iterator[str]:
             if name == "forward" and not is_machinery(type(module), name):
                 yield f"forward of {whose} is patched"
             elif name not in INTERNAL and not is_machinery(type(module), name):
-                yield from (
-                    f"{before}{name}{what}" for what in _strange(Attribute(path, module, name, value), registered)
-                )
+                attribute = Attribute(path, module, name, value)
+                yield from (f"{before}{name}{what}" for what in _strange(attribute, registered, own))
 
 
-def _strange(attribute: Attribute, registered: Collection[int]) -> Iterator[str]:
+def _strange(attribute: Attribute, registered: Collection[int], own: Collection[int | None]) -> Iterator[str]:
     """What there is to say of an attribute."""
     value = attribute.value
     if isinstance(value, torch.Tensor):
@@ -76,8 +83,44 @@ def _strange(attribute: Attribute, registered: Collection[int]) -> Iterator[str]
         for step, item in parts(value):
             if isinstance(item, torch.nn.Module) and id(item) not in registered:
                 yield f"{step} is a module that is not registered: it is not looked into"
-    if (hung := kind(value)) is not None:
-        yield f" is {hung}"
+    if (outside := _outside(attribute, own)) is not None:
+        yield f" is {outside}"
+    elif (what := kind(value)) is not None:
+        yield f" is {what}"
+
+
+def _outside(attribute: Attribute, own: Collection[int | None]) -> str | None:
+    """What a trainer, a data loader or a data set is, or what holds one, and how much lies behind it."""
+    value = attribute.value
+    outside = [] if is_plain(value) else [one for one in attribute.held().apart if one.kind.outside]
+    if not outside:
+        return None
+    first = outside[0]
+    what = _word(first.value)
+    if first.steps:
+        what = f"{_container(value)} that holds {what} ({''.join(first.steps)})"
+    behind: dict[object, int] = {}
+    for steps, tensor in attribute.everything(FARTHEST):
+        key = storage_key(tensor)
+        if any(steps[: len(one.holder)] == one.holder for one in outside) and key not in own:
+            behind[id(tensor) if key is None else key] = (
+                nbytes(tensor) if key is None else memory(tensor).untyped_storage().nbytes()
+            )
+    if behind:
+        what += f", with {size_text(sum(behind.values()))} of tensors behind it"
+    _, module, name, *_ = attribute
+    goes = name in plan(type(module)).transient and not is_at_work(module, name, value)
+    return f"{what}: it goes" if goes else what
+
+
+def _word(value: Any) -> str:
+    """What a thing that is no part of a model is, with its class."""
+    known = hung(type(value))
+    return f"{known.word if known else 'an object'} ({type(value).__qualname__})"
+
+
+def _container(value: Any) -> str:
+    return "an object" if hasattr(value, "__dict__") else "a table"
 
 
 def hooks_of(tensor: torch.Tensor | None) -> Iterator[tuple[str, Any]]:
@@ -102,14 +145,12 @@ def kind(value: Any, depth: int = 0) -> str | None:
         return "a lambda, which cannot be pickled"
     if isinstance(value, io.IOBase):
         return "an open file"
-    if isinstance(value, torch.optim.Optimizer):
-        return f"an optimizer ({type(value).__qualname__})"
-    if isinstance(value, torch.utils.data.DataLoader):
-        return "a data loader"
+    if hung(type(value)) is not None:
+        return _word(value)
     if isinstance(value, types.GeneratorType):
         return "a generator, which cannot be copied or pickled"
     if depth < 2 and not isinstance(value, torch.Tensor | torch.nn.Module | str | bytes | type):
         for step, item in parts(value):
             if (what := kind(item, depth + 1)) is not None:
-                return f"{'an object' if hasattr(value, '__dict__') else 'a table'} that holds {what} ({step})"
+                return f"{_container(value)} that holds {what} ({step})"
     return None

@@ -232,7 +232,7 @@ def _census(model: torch.nn.Module) -> Census:
             if tensor is not None and (number := len(tensor._backward_hooks or ())):
                 found[Place(_join(path, f"{name}.<hooks>"), "hooks")] = Amount(0, number)
     for attribute in attributes(model):
-        tensors = [f.tensor for f in attribute.tensors()]
+        tensors = [f.tensor for f in attribute.everything()]
         count(Place(attribute.where, "tensors"), tensors)
         if nodes := _graph_nodes(tensors):
             found[Place(attribute.where, "graph", "its graph goes back through earlier steps")] = Amount(0, nodes)

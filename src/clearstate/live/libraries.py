@@ -2,7 +2,7 @@
 
 Only what evidence alone cannot decide: tables made without a graph, which the next forward makes anew. States that
 carry a sequence on from call to call (recurrent states, offsets of positions between two steps of a generation) are
-no caches, and not declared.
+no caches, and not declared; nor is what chance or the data of a first call made: nothing makes it again.
 """
 
 from __future__ import annotations
@@ -37,31 +37,80 @@ ULTRALYTICS = {
     "nn.modules.head.RTDETRDecoder": "anchors valid_mask shapes",
 }
 
+GRAPH = "_cached_edge_index _cached_adj_t"
+
+GEOMETRIC = {
+    "appnp.APPNP": GRAPH,
+    "dna_conv.DNAConv": GRAPH,
+    "eg_conv.EGConv": GRAPH,
+    "fa_conv.FAConv": GRAPH,
+    "gcn2_conv.GCN2Conv": GRAPH,
+    "gcn_conv.GCNConv": GRAPH,
+    "sg_conv.SGConv": "_cached_x",
+    "ssg_conv.SSGConv": "_cached_h",
+    "supergat_conv.SuperGATConv": "att_x att_y",
+}
+
+GPYTORCH = {
+    "models.exact_gp.ExactGP": "prediction_strategy",
+    "kernels.grid_kernel.GridKernel": "-_cached_kernel_mat",
+    "kernels.inducing_point_kernel.InducingPointKernel": "-_cached_kernel_mat -_cached_kernel_inv_root",
+    "variational._variational_strategy._VariationalStrategy": "-_memoize_cache",
+    "variational.unwhitened_variational_strategy.UnwhitenedVariationalStrategy": "-_mean_cache",
+    "variational.large_batch_variational_strategy.LargeBatchVariationalStrategy": "-_cached_inv_chol_t_inducing_values "
+    "-_cached_middle_term",
+}
+
+DIFFUSERS = {
+    "transformers.transformer_anyflow.AnyFlowRotaryPosEmbed": "_freqs_cache",
+    "transformers.transformer_anyflow_far.AnyFlowCausalRotaryPosEmbed": "_freqs_cache",
+    "transformers.transformer_wan_animate_2.WanAnimate2Transformer3DModel": "block_masks rope_freqs_cache",
+}
+
+SPEECHBRAIN = {
+    "decoders.seq2seq.S2SWhisperGreedySearcher": "kv_cache",
+    "decoders.seq2seq.S2SWhisperBeamSearcher": "kv_cache",
+}
+
 LIGHTNING = {"core.module.LightningModule": "_trainer"}
 """The trainer of a fit that is over, with all that it logged and its data; see `is_at_work`."""
 
-CACHES: dict[str, tuple[str, ...]] = {
-    f"{library}.{name}": tuple(caches.split())
+DECLARED = {
+    f"{library}.{name}": caches.split()
     for library, classes in (
         ("transformers.models", TRANSFORMERS),
         ("timm", TIMM),
         ("ultralytics", ULTRALYTICS),
+        ("torch_geometric.nn.conv", GEOMETRIC),
+        ("gpytorch", GPYTORCH),
+        ("diffusers.models", DIFFUSERS),
+        ("speechbrain", SPEECHBRAIN),
         ("pytorch_lightning", LIGHTNING),
         ("lightning.pytorch", LIGHTNING),
     )
     for name, caches in classes.items()
 }
+"""For each class, what its work leaves behind; with a dash, what is not there before: the class asks by ``hasattr``."""
+
+CACHES: dict[str, tuple[str, ...]] = {
+    name: tuple(cache.removeprefix("-") for cache in caches) for name, caches in DECLARED.items()
+}
 """For each class, the attributes that its work leaves behind."""
 
+ABSENT: dict[str, frozenset[str]] = {
+    name: frozenset(cache.removeprefix("-") for cache in caches if cache.startswith("-"))
+    for name, caches in DECLARED.items()
+}
+"""Those of them that no constructor makes."""
 
-def is_at_work(value: object) -> bool:
-    """Whether a value is a trainer of Lightning in the middle of a fit, which needs it on the model.
-
-    >>> is_at_work(None)
-    False
-    """
-    status = getattr(getattr(value, "state", None), "status", None)
-    return status is not None and str(getattr(status, "value", status)) == "running"
+CONSTANTS = {
+    "gpytorch.models.exact_gp.ExactGP": ("train_inputs", "_train_targets"),
+    "gpytorch.variational._variational_strategy._BaseExactGP": ("prediction_strategy",),
+    "gpytorch.utils.nearest_neighbors.NNUtil": ("train_n", "train_neighbors"),
+    "botorch.models.likelihoods.sparse_outlier_noise.SparseOutlierNoise": ("_cached_train_inputs",),
+    "torch_geometric.nn.conv.wl_conv.WLConv": ("hashmap",),
+}
+"""What looks like a cache and is the model: the data it was trained on; a strategy that is changed by hand."""
 
 
 COUNTERS = frozenset(

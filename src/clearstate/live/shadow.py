@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 from torch.utils.hooks import RemovableHandle
 
-from .holdings import TABLES
+from .holdings import TABLES, fields_of, holds_an_optimizer
 from .sharded import unsharded
 from .wrappers import wrapping_step
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=torch.nn.Module)
 
-_origins: dict[int, tuple[Any, int]] = {}
+_origins: dict[int, tuple[Any, int, Any]] = {}
 
 
 def origin(module: torch.nn.Module) -> int:
@@ -33,9 +33,16 @@ def origin(module: torch.nn.Module) -> int:
     return id(module) if known is None else known[1]
 
 
+def original(module: torch.nn.Module) -> torch.nn.Module | None:
+    """The module that one in a shadow is the shadow of; ``None`` of a module that is in none."""
+    known = _origins.get(id(module))
+    found: torch.nn.Module | None = None if known is None else known[2]()
+    return found
+
+
 def _remember(new: torch.nn.Module, old: torch.nn.Module) -> None:
     key = id(new)
-    _origins[key] = weakref.ref(new, lambda _: _origins.pop(key, None)), origin(old)
+    _origins[key] = weakref.ref(new, lambda _: _origins.pop(key, None)), origin(old), weakref.ref(old)
 
 
 DEEPEST_TABLE = 100
@@ -71,11 +78,45 @@ def shadow(model: M, *, copies: Copies | None = None) -> tuple[M, dict[int, torc
             continue
         for name, value in list(new.__dict__.items()):
             if name not in REGISTERED and name != "_modules":
-                new.__dict__[name] = shadow_value(value, made, memo, copies)
+                whole = _Optimizers() if copies is None and holds_an_optimizer(value) else copies
+                new.__dict__[name] = shadow_value(value, made, memo, whole)
     if copies is not None:
         _without_compilers(made)
     unsharded(model, made, None if copies is None else copies.gathered)
     return made[id(model)], made
+
+
+class _Optimizers:
+    """Copies optimizers, and objects that hold some, for a shadow: they have the same tensors, in other tables."""
+
+    def tensor(self, tensor: Tensor) -> Tensor:
+        """The tensor itself."""
+        return tensor
+
+    def thing(self, value: Any, inside: Callable[[Any], Any]) -> Any:
+        """The copy of such an object; any other itself."""
+        if not holds_an_optimizer(value):
+            return value
+        try:
+            return self._copied(value, inside)
+        except Exception:  # what cannot be copied is shared, and is not cleared then
+            return value
+
+    def _copied(self, value: Any, inside: Callable[[Any], Any]) -> Any:
+        if isinstance(value, tuple):
+            items = [inside(item) for item in value]
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        try:
+            new = object.__new__(type(value))
+        except TypeError:
+            new = copy.copy(value)
+        for name, item in fields_of(value):
+            object.__setattr__(new, name, inside(item))
+        if isinstance(value, dict):
+            new.update({key: inside(item) for key, item in value.items()})
+        elif isinstance(value, list):
+            new[:] = [inside(item) for item in value]
+        return new
 
 
 def _shadow_modules(module: torch.nn.Module, made: dict[int, Any], copies: Copies | None) -> None:
@@ -159,7 +200,9 @@ def _handle(handle: Any, table: Callable[[Any], Any]) -> RemovableHandle:
     return new
 
 
-def shadow_value(value: Any, made: dict[int, Any], memo: dict[int, Any], copies: Copies | None, depth: int = 0) -> Any:
+def shadow_value(
+    value: Any, made: dict[int, Any], memo: dict[int, Any], copies: Copies | _Optimizers | None, depth: int = 0
+) -> Any:
     """The value with its tables copied, its bound methods and modules those of the shadow."""
     if id(value) in made:
         return made[id(value)]

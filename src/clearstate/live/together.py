@@ -52,7 +52,7 @@ def companions(cache: Attribute) -> Sequence[Attribute]:
         return ()
     own = cache.module.__dict__
     found = [Attribute(cache.path, cache.module, name, own[name]) for name in others if name in own]
-    return [other for other in found if isinstance(other.value, PLAIN) and not other.tensors()]
+    return [other for other in found if isinstance(other.value, PLAIN) and not any(other.held())]
 
 
 def is_work(attribute: Attribute) -> bool:

@@ -93,7 +93,7 @@ class Reading:
 
     def value(self, value: Value) -> Any:
         if isinstance(value, float):
-            return int(value) if value.is_integer() and abs(value) < 2**53 else value
+            return int(value) if value.is_integer() and abs(value) < 2**53 else float(value)
         if isinstance(value, Boolean):
             return value is Boolean.TRUE
         if value is None or isinstance(value, bool | str | bytes | t7.Function):

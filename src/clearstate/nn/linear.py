@@ -79,6 +79,7 @@ class LinearWeightNorm(Linear):
     """
 
     fields = plain("eps outputSize inputSize")
+    derived = ("weight",)
 
     def __init__(self, input_size: int, output_size: int, bias: bool = True, eps: float = 1e-16) -> None:
         Module.__init__(self)

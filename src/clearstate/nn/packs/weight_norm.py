@@ -30,6 +30,7 @@ class _Normalized(_Sequence):
     """The weight of such a module, and what its files hold."""
 
     fields = plain("eps")
+    derived = ("weight", "norm", "scale", "hTmp")
     eps: float = EPSILON
     g: Tensor
     v: Tensor
@@ -100,7 +101,7 @@ class _Normalized(_Sequence):
 
     @classmethod
     def upgrade(cls, fields: dict[Any, Any], version: int | None) -> None:
-        for computed in ("weight", "norm", "scale", "weightO", "normO", "scaleO", "hTmp"):
+        for computed in cls.derived:
             fields.pop(computed, None)
 
 
@@ -131,6 +132,7 @@ class SeqLSTMP_WN(SeqLSTM_WN):
     torch.Size([5, 2, 3])
     """
 
+    derived = (*_Normalized.derived, "weightO", "normO", "scaleO")
     go: Tensor
     vo: Tensor
 

@@ -18,7 +18,7 @@ class Clones(NamedTuple):
 
     field: str
     """The field that holds the template too."""
-    index: float | None
+    at: float | None
     """Where the template is in the table; ``None`` where the table is empty."""
     other: Any
     """What stands there in place of the template, where nothing of the table is the template."""
@@ -74,7 +74,7 @@ class Referring(Module):
         """Writes the tables of clones that the file had: of each, the template, under the index it had there."""
         for name, clones in self.__dict__.get("clones", {}).items():
             template = writing.value(clones.other) if clones.other is not None else obj.state.get(clones.field)
-            obj.state[name] = t7.Table({} if clones.index is None else {clones.index: template})
+            obj.state[name] = t7.Table({} if clones.at is None else {clones.at: template})
 
     def clear_own(self) -> None:
         super().clear_own()

@@ -7,7 +7,7 @@ whenever it is read, so it is never stale. Follows Salimans & Kingma, "Weight no
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ class _Normalized(_Sequence):
     """The weight of such a module, and what its files hold."""
 
     fields = plain("eps")
-    derived = ("weight", "norm", "scale", "hTmp")
+    derived: ClassVar[tuple[str, ...]] = ("weight", "norm", "scale", "hTmp")
     eps: float = EPSILON
     g: Tensor
     v: Tensor
@@ -132,7 +132,7 @@ class SeqLSTMP_WN(SeqLSTM_WN):
     torch.Size([5, 2, 3])
     """
 
-    derived = (*_Normalized.derived, "weightO", "normO", "scaleO")
+    derived: ClassVar[tuple[str, ...]] = (*_Normalized.derived, "weightO", "normO", "scaleO")
     go: Tensor
     vo: Tensor
 

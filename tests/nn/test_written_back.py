@@ -171,6 +171,28 @@ def numbers(*size: int) -> Tensor:
     return Tensor.of(np.random.default_rng(0).standard_normal(size).astype("f4"))
 
 
+@pytest.mark.parametrize("path", paths(path for path in roots() if path.name == "before.t7"))
+@pytest.mark.parametrize("absent", [False, True], ids=["emptied", "absent"])
+def test_gradients_that_a_file_does_without_do_not_come_back(path: Path, absent: bool) -> None:
+    file = t7.clear(t7.load(path), {Role.GRADIENT})
+    for value in _objects(file) if absent else ():
+        entry = entry_for(value.typename, value.fields)
+        for name in [name for name in value.fields if entry and entry.roles.get(name) is Role.GRADIENT]:
+            del value.state[name]
+    assert Comparison(cleared=False)(file, written(file)) == []
+
+
+def _objects(root: Value) -> list[Object]:
+    found: dict[int, Value] = {}
+    todo = [root]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, Object | Table) and id(value) not in found:
+            found[id(value)] = value
+            todo += t7.references(value)
+    return [value for value in found.values() if isinstance(value, Object)]
+
+
 AS_THEY_ARE: dict[str, Object] = {
     "a criterion whose nll was told by hand": changed(nn.CrossEntropyCriterion(size_average=False), sizeAverage=True),
     "a criterion that was told and not called": changed(nn.CrossEntropyCriterion(), sizeAverage=False),

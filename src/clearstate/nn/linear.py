@@ -264,9 +264,11 @@ class PartialLinear(Module):
         super().to_object(obj, writing)
         state = obj.state
         for name in ("weight", "gradWeight"):
-            del state[name]
+            state.pop(name, None)
         lookup = LookupTable(1, 1)
         lookup.weight = self.weight
+        noted = self.__dict__.get("as_read", {}).get("grad weight")
+        lookup.__dict__["as_read"] = {} if noted is None else {"grad weight": noted}
         table = ParallelTable().add(Identity()).add(lookup)
         network = Sequential().add(table).add(MM(False, True)).to(self.weight.dtype).train(self.training)
         for module in network.modules():

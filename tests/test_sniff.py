@@ -80,6 +80,12 @@ SAMPLES: list[tuple[str, bytes, str, str]] = [
     ("t7", T7, "a Torch7 file", ""),
     ("t7", bytes.fromhex("00000004 00000001 00000003") + b"V 1", "a Torch7 file", ""),
     ("t7", b"4\n1\n3\nV 1\n13\nnn.Sequential\n", "a Torch7 file", ""),
+    (
+        "t7-before-2012",
+        b"4\n1\n3\nV 1\n13\nnn.Sequential\n4\n2\n3\nV 1\n18\ntorch.DoubleTensor\n",
+        "a Torch7 file of the layout before 2012: a nn.Sequential is written",
+        "Only the Torch of its day",
+    ),
     ("t7", b"1\n-nan\n", "a Torch7 file", ""),
     ("t7", b"0\n", "a Torch7 file", ""),
     ("t7", b"\0\0\0\0", "a Torch7 file", ""),

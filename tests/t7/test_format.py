@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from clearstate.errors import FormatError
 from clearstate.formats import t7
 from clearstate.formats.t7 import Boolean, Function, Layout, Object, Storage, Table, Tensor
+from clearstate.roles import Role
 from tests.recordings import FORMATS, PUBLIC, RECORDED, ROOT, paths
 from tests.t7.graphs import LAYOUTS, graphs
 
@@ -40,6 +42,56 @@ def test_a_file_from_the_wild_is_written_back_byte_for_byte(path: Path) -> None:
         return
     file = t7.open_file(path)
     assert t7.dumps(file.root, file.layout) == path.read_bytes()
+
+
+def six_digits(data: bytes) -> bytes:
+    """An ascii file as Torch7 wrote it until April 2014, with C's ``%g``, of one that was written today."""
+    number = re.compile(rb"(?<![\w.])-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?(?![\w.])")
+    return number.sub(lambda m: b"%g" % float(m[0]) if b"." in m[0] or b"e" in m[0] else m[0], data)
+
+
+PLAIN = [b"0.00669029", b"1e-06", b"1e+06", b"0.1", b"nan", b"-nan", b"inf", b"-inf", b"-0", b"3", b"4.94066e-324"]
+PLAIN += [b"0.10000000000000001", b"1e-006", b"NaN", b"Infinity", b"1.50000", b"+7", b"0.%s1" % (b"0" * 60)]
+"""Numbers as one or another Torch7 on one or another machine wrote them."""
+
+
+def test_the_text_of_numbers_is_written_back_wherever_they_are() -> None:
+    many = b" ".join(PLAIN)
+    for element in (b"Float", b"Double"):
+        storage = b"4\n2\n3\nV 1\n%d\ntorch.%sStorage\n%d\n%s\n" % (len(element) + 13, element, len(PLAIN), many)
+        entries = b"".join(b"2\n2\nk%c\n1\n%s\n" % (97 + i, word) for i, word in enumerate(PLAIN))
+        keys = b"1\n1e+06\n1\n0.00669029\n1\n0.5\n" + storage
+        data = b"3\n1\n%d\n" % (len(PLAIN) + 2) + entries + keys
+        root = t7.loads(data)
+        assert t7.dumps(root, Layout("ascii")) == data
+        assert root[1e6] == 0.00669029
+        assert math.copysign(1, root["ki"]) < 0
+        assert type(root["ka"] * 2) is float
+        assert t7.dumps(root) == t7.dumps(t7.loads(t7.dumps(root))), "binary has no text"
+
+
+@pytest.mark.parametrize("path", paths(p for p in RECORDED if p.stat().st_size < 200_000 and "formats" not in p.parts))
+def test_a_file_of_six_digits_is_written_back_byte_for_byte(path: Path) -> None:
+    data = six_digits(t7.dumps(t7.load(path), Layout("ascii")))
+    root = t7.loads(data)
+    assert t7.dumps(root, Layout("ascii")) == data
+
+
+def test_what_was_changed_in_a_file_of_six_digits_is_written_whole_and_the_rest_as_it_was() -> None:
+    old = Table(rate=1e-6, decay=0.00669029, weight=Tensor.of(np.array([0.25, 1 / 3, 2e-7])))
+    data = six_digits(t7.dumps(old, Layout("ascii")))
+    root = t7.loads(data)
+    root["rate"] = 1 / 3
+    written = t7.dumps(root, Layout("ascii"))
+    assert written == data.replace(b"\n1e-06\n", b"\n0.33333333333333331\n")
+    assert b"\n0.25 0.333333 2e-07\n" in written
+
+
+def test_what_is_left_of_a_storage_of_six_digits_keeps_its_text() -> None:
+    whole = Storage.of("torch.FloatStorage", [0.1, 1e-6, 1 / 3, 4])
+    data = six_digits(t7.dumps(Tensor("torch.FloatTensor", (2,), (1,), 1, whole), Layout("ascii")))
+    root = t7.clear(t7.loads(data), {Role.SLACK})
+    assert t7.dumps(root, Layout("ascii")).endswith(b"\n2\n1e-06 0.333333\n")
 
 
 def test_all_variants_of_one_object_hold_the_same() -> None:

@@ -237,7 +237,10 @@ class Text:
         return _slices(self.array())
 
     def select(self, runs: Sequence[tuple[int, int]]) -> Data:
-        return Held(self.array()).select(runs)
+        words = self.text.split()
+        kept = [word for start, stop in runs for word in words[start:stop]]
+        text = b" ".join(kept)
+        return Text(Source(text), self.dtype, len(kept), 0, len(text), self._parse)
 
 
 def raw_bytes(array: Array) -> memoryview:

@@ -55,6 +55,11 @@ _SAVED = "It builds a model and holds none: give the .t7 file that torch.save wr
 
 KINDS: dict[str, tuple[str, str]] = {
     "t7": ("a Torch7 file", _OURS),
+    "t7-before-2012": (
+        "a Torch7 file of the layout before 2012: {what}",
+        "Only the Torch of its day reads it: there, put its tensors and settings into one plain table, and save that "
+        "with torch.save of Torch7.",
+    ),
     "empty": ("an empty file", "Download or copy it again: not one byte arrived."),
     "zeros": ("a file of zeros only", "Download or copy it again: its space was set aside and never filled."),
     "folder": ("a folder", "Give the files in it."),
@@ -428,6 +433,13 @@ def _pickle(peek: Peek) -> Found | None:
     return Found("pickle") if old and peek.tail.rstrip().endswith(b".") else None
 
 
+def _torch7_before_2012(peek: Peek) -> Found | None:
+    from .t7.before_2012 import of_head
+
+    what = of_head(peek.head)
+    return Found("t7-before-2012", words={"what": what}) if what else None
+
+
 def _torch7(peek: Peek) -> Found | None:
     """A type number, 0 to 8: binary of either byte order, or as text before another number."""
     if peek.size >= 4 and min(peek.number(0, 4), peek.number(0, 4, "big")) <= 8:
@@ -468,6 +480,7 @@ TESTS: tuple[Callable[[Peek], Found | None], ...] = (
     _zip,
     _tar,
     _compressed,
+    _torch7_before_2012,
     _torch7,
     _pickle,
     _protobuf,

@@ -155,31 +155,32 @@ class CrossEntropyCriterion(Criterion):
     tensor(0.2500)
     """
 
-    fields = plain("lsm nll", sizeAverage="size_average", oldSizeAverage="size_average")
+    fields = plain("lsm nll", sizeAverage="said", oldSizeAverage="said_before")
 
     lsm: Module
     nll: ClassNLLCriterion
+    said: bool | None
+    """``sizeAverage`` of Torch7: the next call hands it to ``nll`` where it is not what it was in the last one."""
+    said_before: bool | None
 
     def __init__(self, weights: Tensor | None = None, size_average: bool = True) -> None:
         super().__init__()
         self.lsm = LogSoftMax()
         self.nll = ClassNLLCriterion(weights, size_average)
+        self.said = self.said_before = size_average
 
     @property
     def size_average(self) -> bool:
         """Whether to average: that of ``nll``."""
-        return self.nll.size_average
+        return self.nll.size_average if self.said == self.said_before else bool(self.said)
 
     @size_average.setter
     def size_average(self, average: bool) -> None:
-        self.nll.size_average = average
-
-    @classmethod
-    def upgrade(cls, fields: dict[Any, Any], version: int | None) -> None:
-        for name in ("sizeAverage", "oldSizeAverage"):
-            fields.pop(name, None)
+        self.nll.size_average = self.said = self.said_before = average
 
     def update_output(self, input: Tensor, target: Any) -> Tensor:
+        if self.said != self.said_before:
+            self.size_average = bool(self.said)
         expect(input)
         scores = input.squeeze()
         if isinstance(target, Tensor):

@@ -190,8 +190,9 @@ class WeightNorm(Decorator):
         super().to_object(obj, writing)
         for name in ("_norm", "_scale"):
             obj[name] = writing.value(torch.zeros_like(self.g, requires_grad=False))
-        grad = obj["gradV"]
-        if tuple(grad.stride) == (self.view_in[1], 1):  # work leaves it in the weight's shape
+        grad = obj.get("gradV")
+        # work leaves it in the weight's shape
+        if isinstance(grad, t7.Tensor) and tuple(grad.stride) == (self.view_in[1], 1):
             strides = [math.prod(self.view_out[i + 1 :]) for i in range(len(self.view_out))]
             obj["gradV"] = t7.Tensor(grad.typename, self.view_out, strides, grad.offset, grad.storage)
 

@@ -40,6 +40,16 @@ class Field(NamedTuple):
 Fields = Mapping[str, Field]
 
 
+class Longs(list[int]):
+    """Whole numbers that a file has as a ``torch.LongStorage``, and not as a table; they are written back as one.
+
+    >>> Longs([2, 3]) == [2, 3]
+    True
+    """
+
+    __slots__ = ()
+
+
 def plain(names: str, **attributes: str) -> dict[str, Field]:
     """Fields written as they are. Keywords give the attribute of a field whose name is not mechanical.
 

@@ -79,6 +79,7 @@ class LinearWeightNorm(Linear):
     """
 
     fields = plain("eps outputSize inputSize")
+    derived = ("weight",)
 
     def __init__(self, input_size: int, output_size: int, bias: bool = True, eps: float = 1e-16) -> None:
         Module.__init__(self)
@@ -263,9 +264,11 @@ class PartialLinear(Module):
         super().to_object(obj, writing)
         state = obj.state
         for name in ("weight", "gradWeight"):
-            del state[name]
+            state.pop(name, None)
         lookup = LookupTable(1, 1)
         lookup.weight = self.weight
+        noted = self.__dict__.get("as_read", {}).get("grad weight")
+        lookup.__dict__["as_read"] = {} if noted is None else {"grad weight": noted}
         table = ParallelTable().add(Identity()).add(lookup)
         network = Sequential().add(table).add(MM(False, True)).to(self.weight.dtype).train(self.training)
         for module in network.modules():

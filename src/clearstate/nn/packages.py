@@ -63,6 +63,15 @@ def meant(typename: str) -> str:
     return MEANINGS[typename].typename if typename in MEANINGS else typename
 
 
+def always(typename: str) -> Mapping[str, Value]:
+    """The fields that a class of another package has whatever its file says.
+
+    >>> dict(always("inn.SpatialMaxPooling"))
+    {'ceil_mode': True}
+    """
+    return MEANINGS[typename].always if typename in MEANINGS else NOTHING
+
+
 def completed(typename: str, fields: dict[Any, Value]) -> dict[Any, Value]:
     """A file's fields with those that the class of nn needs besides.
 

@@ -18,14 +18,15 @@ from ..formats import t7
 from ..formats.t7.classes import ClassEntry, Left, entry_for, lookup, snake_case
 from ..formats.t7.objects import Boolean, Value, element_type, numeric_class
 from ..roles import Role
-from . import undeclared
+from . import as_read, undeclared
+from .as_read import note
 from .declared import misfit
 from .due import missing
-from .fields import Field, Form, counted_from_zero, of_gradient, of_role
+from .fields import Field, Form, Longs, counted_from_zero, of_gradient, of_role
 from .lacking import Lacking, lacks_modules
 from .opaque import Opaque
 from .ownership import adopt, mapped
-from .packages import completed
+from .packages import always, completed
 from .registry import find
 from .stateful import KEPT, Stateful
 from .tape import describe
@@ -62,7 +63,8 @@ class Reading:
     def parameter(self, tensor: Tensor) -> Parameter:
         """The parameter that a tensor of the file is; the same one wherever the tensor is met."""
         if id(tensor) not in self.parameters:
-            self.parameters[id(tensor)] = Parameter(tensor, requires_grad=tensor.is_floating_point())
+            self.parameters[id(tensor)] = made = Parameter(tensor, requires_grad=tensor.is_floating_point())
+            as_read.same_class(made, tensor)
         return self.parameters[id(tensor)]
 
     def index(self, value: Any) -> Any:
@@ -71,6 +73,7 @@ class Reading:
             return counted_from_zero(value)
         if id(value) not in self.indices:
             self.indices[id(value)] = counted_from_zero(value)
+            as_read.same_class(self.indices[id(value)], value)
         return self.indices[id(value)]
 
     def merge_shared_parameters(self) -> None:
@@ -93,7 +96,7 @@ class Reading:
 
     def value(self, value: Value) -> Any:
         if isinstance(value, float):
-            return int(value) if value.is_integer() and abs(value) < 2**53 else value
+            return int(value) if value.is_integer() and abs(value) < 2**53 else float(value)
         if isinstance(value, Boolean):
             return value is Boolean.TRUE
         if value is None or isinstance(value, bool | str | bytes | t7.Function):
@@ -114,9 +117,10 @@ class Reading:
     def _make(self, value: Value) -> None:
         self.read.append(value)
         if isinstance(value, t7.Tensor):
-            self.known[id(value)] = self._tensor(value)
+            self.known[id(value)] = made = self._tensor(value)
+            as_read.CLASSES[made] = value.typename
         elif isinstance(value, t7.Storage):
-            self.known[id(value)] = value.numpy().tolist() if value.typename == "torch.LongStorage" else value
+            self.known[id(value)] = Longs(value.numpy().tolist()) if value.typename == "torch.LongStorage" else value
         elif isinstance(value, t7.Table):
             self._table(value)
         else:
@@ -182,6 +186,7 @@ def read_module(module: Stateful, obj: t7.Object, reading: Reading) -> None:
     own = module.__dict__
     fields = completed(obj.typename, dict(obj.state))
     module.upgrade(fields, obj.version)
+    upgraded = {**fields, **{name: obj.state.get(name) for name in always(obj.typename)}}
     if obj.typename != type(module).typename:
         own["typename"] = obj.typename
         own["file_fields"] = frozenset(obj.state)
@@ -194,6 +199,7 @@ def read_module(module: Stateful, obj: t7.Object, reading: Reading) -> None:
     if isinstance(kind, str) and numeric_class(kind):
         dtype = torch.from_numpy(np.empty(0, element_type(kind))).dtype
         own.update({name: mapped(own[name], lambda t: t if t.dtype is dtype else t.to(dtype)) for name in KEPT})
+    own["file_lacks"] = frozenset(entry.transient).difference(obj.state) if entry else frozenset()
     own["has_train"] = "train" in fields
     own["training"] = fields.pop("train", True) not in (False, 0)
     own["extra"] = {}
@@ -218,6 +224,7 @@ def read_module(module: Stateful, obj: t7.Object, reading: Reading) -> None:
     if not module.of_package:
         undeclared.read(module, reading)
     module.loaded()
+    note(module, obj.state, upgraded, grads, reading)
     module.note_construction()
     _forget_work(module, entry)
 
@@ -261,6 +268,7 @@ def _read_field(
     elif field is not None:
         if field.form is not Form.CONSTANT:
             value = _as_declared(module, name, field, reading.value(raw))
+            value = list(value) if isinstance(value, Longs) else value
             value = reading.index(value) if field.form is Form.INDEX else value
             _set(module, field.attribute, value, role)
     elif role is Role.CONSTANT:

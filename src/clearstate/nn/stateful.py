@@ -85,6 +85,8 @@ class Stateful(torch.nn.Module, metaclass=_Constructed):
 
     typename: str = "nn.Module"
     transient: ClassVar[tuple[str, ...]] = ()
+    derived: ClassVar[tuple[str, ...]] = ()
+    """Fields of files that are computed of parameters: what they are in Python whenever they are read."""
     fields: ClassVar[Fields] = {}
 
     version: ClassVar[int] = 1

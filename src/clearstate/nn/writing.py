@@ -14,12 +14,13 @@ from ..formats import t7
 from ..formats.data import Held
 from ..formats.t7.classes import lookup, snake_case
 from ..formats.t7.clearing import LINKED, fresh_value
-from ..formats.t7.objects import Boolean, Value, storage_of
+from ..formats.t7.objects import Boolean, Value, element_type, storage_of
 from ..formats.t7.survey import Path, Place
 from ..roles import Role
-from . import stateful, undeclared
+from . import as_read, stateful, undeclared
+from .as_read import in_the_words_of_the_file
 from .due import said_of_file
-from .fields import Field, Form, counted_from_one, of_gradient, of_role
+from .fields import Field, Form, Longs, counted_from_one, of_gradient, of_role
 from .lacking import lacks_modules
 from .opaque import Opaque
 from .ownership import tensors
@@ -80,6 +81,8 @@ class Writing:
             self.known[key] = value, value
         elif isinstance(value, Tensor):
             self.known[key] = value, self.tensor(value)
+        elif isinstance(value, Longs):
+            self.known[key] = value, t7.Storage.of("torch.LongStorage", value)
         elif isinstance(value, list | tuple):
             made = t7.Table()
             self.known[key] = value, made
@@ -136,8 +139,11 @@ class Writing:
         name = CLASSES_OF_DTYPE.get(tensor.dtype)
         if name is None:
             raise TypeError(f"Torch7 has no tensor of {tensor.dtype}: convert it to another dtype first")
-        if not (self.cuda or tensor.is_cuda):
-            return f"torch.{name}Tensor"
+        plain = f"torch.{name}Tensor"
+        read = as_read.CLASSES.get(tensor, "")
+        cuda = read.startswith("torch.Cuda") if read and element_type(read) == element_type(plain) else self.cuda
+        if not (cuda or tensor.is_cuda):
+            return plain
         return "torch.CudaTensor" if name == "Float" else f"torch.Cuda{name}Tensor"
 
 
@@ -156,19 +162,24 @@ def write_module(module: Stateful, obj: t7.Object, writing: Writing) -> None:
     for name in of_role(entry, Role.PARAMETER, Role.BUFFER, Role.CONSTANT):
         value = getattr(module, snake_case(name), None)
         if value is not None and name not in module.fields:
+            if name in module.derived:
+                value = in_the_words_of_the_file(module, name, (value, module.training), value)
             state[name] = writing.tensor(value) if _is_own(module, name) else writing.value(value)
     for name in of_role(entry, Role.GRADIENT):
         parameter: Tensor | None = module._parameters.get(of_gradient(name))
         if parameter is None and entry and entry.roles.get(name[4:5].lower() + name[5:]) is Role.PARAMETER:
             parameter = module._buffers.get(of_gradient(name))  # what is learned in Torch7, and a constant here
-        if parameter is not None:
+        noted = as_read.gradient(module, of_gradient(name))
+        if noted is not None:
+            state[name] = writing.value(noted.file)
+        elif parameter is not None:
             grad = parameter.grad
             own = _is_own(module, snake_case(of_gradient(name)))
             state[name] = writing.tensor(grad) if grad is not None and own else writing.gradient(parameter)
     of_another_package = module.__dict__.get("file_fields")
     for name, field in module.fields.items():
         if of_another_package is None or name in of_another_package:
-            state[name] = _written(module, field, writing)
+            state[name] = _written(module, name, field, writing)
     if not module.of_package:
         undeclared.write(module, state, writing)
     children = [child for _, child in module.children_in_order()]
@@ -177,19 +188,22 @@ def write_module(module: Stateful, obj: t7.Object, writing: Writing) -> None:
     for name, value in module.__dict__.get("extra", {}).items():
         state[_key(name)] = writing.value(value)
     if module.__dict__.get("has_train", True) or not module.training:
-        state["train"] = module.training
+        state["train"] = in_the_words_of_the_file(module, "train", module.training, module.training)
     transient = [
         (name, fresh)
         for name, fresh in (entry.transient if entry else {}).items()
         if "." not in name and name != "modules"  # written with its children above
     ]
+    lacked = module.__dict__.get("file_lacks", ())
     for name, fresh in sorted(transient, key=lambda field: field[1].left in LINKED):
         held = getattr(module, snake_case(name), None)
+        if held is None and name in lacked:
+            continue
         if held is not None and not ismethod(held):  # `size` of old containers, say, which is one today
             state[name] = writing.value(held)
         if not isinstance(held, int | float) and not any(t.numel() for t in tensors(held)):
             state[name] = fresh_value(Place(Path(None, name), state, name, Role.TRANSIENT, fresh, obj))
-    if not module.has_type and not module.__dict__.get("file_type"):
+    if not module.__dict__.get("file_type", module.has_type):  # neither in the file, nor a class that has one
         del state["_type"]
     for name in [n for n, v in state.items() if v is None]:
         del state[name]
@@ -204,6 +218,9 @@ def _is_own(module: Stateful, name: str) -> bool:
 
 def _tensor_type(module: Stateful, writing: Writing) -> str:
     """The class of a module's tensors: what ``_type`` says in a file."""
+    noted = in_the_words_of_the_file(module, "_type", as_read.dtype_of(module), None)
+    if noted is not None:
+        return str(noted)
     for held in ((*module.parameters(), *module.buffers()), tensors([module.output, module.grad_input])):
         tensor = next((t for t in held if t.is_floating_point()), None)
         if tensor is not None:
@@ -213,12 +230,14 @@ def _tensor_type(module: Stateful, writing: Writing) -> str:
     return writing.typename(torch.empty(0))
 
 
-def _written(module: Stateful, field: Field, writing: Writing) -> Value:
+def _written(module: Stateful, name: str, field: Field, writing: Writing) -> Value:
     if field.form is Form.CONSTANT:
-        return writing.value(field.constant)
+        return writing.value(in_the_words_of_the_file(module, name, field.constant, field.constant))
     value = getattr(module, field.attribute, None)
     if field.form is Form.INDEX:
-        return writing.index(value)
-    if field.form is Form.LONGS and value is not None:
-        return t7.Storage.of("torch.LongStorage", list(value))
-    return writing.value(value)
+        ours = writing.index(value)
+    elif field.form is Form.LONGS and value is not None:
+        ours = t7.Storage.of("torch.LongStorage", list(value))
+    else:
+        ours = writing.value(value)
+    return writing.value(in_the_words_of_the_file(module, name, value, ours))

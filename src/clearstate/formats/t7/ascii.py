@@ -1,6 +1,7 @@
 """The ascii variant's primitives: numbers as text, each run of them on a line; strings as they are.
 
-Numbers of a storage stay text until somebody asks for them, and are written back as that text.
+Numbers of a storage stay text until somebody asks for them, and are written back as that text. So are numbers outside
+storages, where the file has another text than Torch7 writes today: until April 2014 it wrote six digits (C's ``%g``).
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class AsciiDecoder:
             raise self._unexpected("a number")
         self.pos = match.end()
         self._newline()
-        return value
+        return as_written(value, match[1])
 
     def raw(self, count: int, expected: str) -> bytes:
         left = self.end - self.pos
@@ -158,6 +159,35 @@ def number_text(value: float) -> str:
     if value != value:
         return "-nan" if math.copysign(1.0, value) < 0 else "nan"
     return f"{value:.17g}"
+
+
+class Written(float):
+    """A number that remembers the text it had in a file; what is computed from it is a plain number.
+
+    >>> number = Written(1e-06, b"1e-06")
+    >>> number, number.text, type(number * 2).__name__
+    (1e-06, b'1e-06', 'float')
+    """
+
+    __slots__ = ("text",)
+    text: bytes
+
+    def __new__(cls, value: float, text: bytes) -> Written:
+        made = super().__new__(cls, value)
+        made.text = text
+        return made
+
+    def __reduce__(self) -> tuple[type[Written], tuple[float, bytes]]:
+        return Written, (float(self), self.text)
+
+
+def as_written(value: float, text: bytes) -> float:
+    """The number, with its text where that is not the one `number_text` would write.
+
+    >>> type(as_written(0.1, b"0.10000000000000001")).__name__, type(as_written(0.1, b"0.1")).__name__
+    ('float', 'Written')
+    """
+    return value if number_text(value).encode() == text else Written(value, text)
 
 
 def storage_text(piece: Array) -> str:

@@ -48,6 +48,6 @@ def _name(data: Table) -> str | None:
 def _passing(data: Table) -> str:
     """What a node without a module does with its value."""
     entry, parts = data.get("selectindex"), data.get("nSplitOutputs")
-    if type(entry) is float:
+    if isinstance(entry, float):
         return f"entry {entry:.17g}"
-    return f"split in {parts:.17g}" if type(parts) is float else "pass on"
+    return f"split in {parts:.17g}" if isinstance(parts, float) else "pass on"

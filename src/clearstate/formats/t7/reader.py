@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from ...errors import FormatError
+from ...errors import FormatError, WrongFormat
 from ..data import Data, Source
 from ..garbage import uncollected
 from .ascii import AsciiDecoder
@@ -39,6 +39,9 @@ from .objects import (
 
 GENERATOR_BYTES = {8: 5048, 4: 2544}
 """Size of ``THGenerator`` by the size of the writing machine's long."""
+
+SHOWN = 256
+"""Bytes of a file's start that tell an old layout."""
 
 _ASCII = re.compile(rb"\s*[0-8]\s")
 _VERSION = re.compile(rb"V (0|[1-9][0-9]*)")
@@ -118,7 +121,7 @@ def _decode(source: Source, long_size: Literal[4, 8] | None) -> tuple[Value, Lay
     if len(head) == 0:
         raise FormatError("a Torch7 file", "an empty file", offset=0)
     if _ASCII.match(head):
-        return _Reader(AsciiDecoder(source)).read()
+        return _read(AsciiDecoder(source))
     if len(head) < 4:
         raise FormatError("a type number (4 bytes)", f"only {len(head)} bytes", offset=0)
     byteorder: Literal["little", "big"] = "little" if (head[3] == 0 and head[0]) or not any(head) else "big"
@@ -126,10 +129,21 @@ def _decode(source: Source, long_size: Literal[4, 8] | None) -> tuple[Value, Lay
     failures: list[FormatError] = []
     for size in sizes:
         try:
-            return _Reader(BulkDecoder(source, size, byteorder)).read()
+            return _read(BulkDecoder(source, size, byteorder))
         except FormatError as error:
             failures.append(error)
-    raise max(failures, key=lambda error: error.offset or 0)
+    raise next((e for e in failures if isinstance(e, WrongFormat)), max(failures, key=lambda error: error.offset or 0))
+
+
+def _read(decoder: BulkDecoder | AsciiDecoder) -> tuple[Value, Layout]:
+    reader = _Reader(decoder)
+    try:
+        return reader.read()
+    except FormatError as error:
+        from .before_2012 import named
+
+        head = bytes(decoder.buffer[:SHOWN])
+        raise named(error, head, reader.objects.values(), not reader.stack) from None
 
 
 @lru_cache

@@ -155,7 +155,7 @@ def _fields(table: Table, entry: ClassEntry | None, prefix: str, role: Role | No
                 yield Edge(table, key, item, role, evidence)
                 continue
             template = table.get(fresh.detail)
-            at = next((k for k, v in item.items() if v is template and type(k) is float), 1.0)
+            at = next((k for k, v in item.items() if v is template and isinstance(k, float)), 1.0)
             yield Edge(table, key, item, role, evidence, None, None, f"{CLONES}{at}")
         else:
             yield Edge(table, key, item, role if role in RANK else due, evidence, fresh)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..data import Array, Counter, Mapped, Text, raw_bytes
 from ..garbage import uncollected
-from .ascii import number_text, storage_text
+from .ascii import Written, number_text, storage_text
 from .binary import Order
 from .layout import BOOLEAN, NIL, NUMBER, OLD_FUNCTION, STRING, TABLE, TORCH, Layout
 from .objects import Boolean, Function, Object, Storage, Table, Tensor, Value, has_header, numeric_class, references
@@ -123,7 +123,9 @@ class _Writer:
         """Writes a value up to its contents, and returns those."""
         put = self.encoder
         kind = type(value)
-        if kind is float or kind is int:
+        if kind is float or kind is Written:
+            put.number(value)
+        elif kind is int:
             put.number(float(value))
         elif kind is str:
             put.string(value.encode("utf-8"))
@@ -283,7 +285,8 @@ class _AsciiEncoder(_Buffered):
         self.chunks += b"%d\n" % first if second is None else b"%d\n%d\n" % (first, second)
 
     def number(self, value: float) -> None:
-        self.chunks += b"%d\n%s\n" % (NUMBER, number_text(value).encode())
+        text = value.text if type(value) is Written else number_text(value).encode()
+        self.chunks += b"%d\n%s\n" % (NUMBER, text)
 
     def string(self, value: bytes) -> None:
         self.chunks += b"%d\n" % STRING

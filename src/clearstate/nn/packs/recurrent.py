@@ -108,7 +108,8 @@ class AbstractRecurrent(Referring, Container):
     def to_object(self, obj: Any, writing: Any) -> None:
         super().to_object(obj, writing)
         module = obj.state.get("recurrentModule")
-        obj.state["sharedClones"] = t7.Table({float(self.first_clone): module} if module is not None else {})
+        if "clones" not in self.__dict__:
+            obj.state["sharedClones"] = t7.Table({float(self.first_clone): module} if module is not None else {})
 
     def to_string(self) -> str:
         sizes = [getattr(self, name, None) for name in ("input_size", "output_size")]
@@ -261,7 +262,9 @@ class Recurrent(AbstractRecurrent):
         super().to_object(obj, writing)
         obj.state["initialModule"] = writing.value(at_first)
         obj.state["recurrentModule"] = module = writing.value(later)
-        obj.state["sharedClones"] = t7.Table({float(self.first_clone): module})
+        if "clones" not in self.__dict__:
+            obj.state["sharedClones"] = t7.Table({float(self.first_clone): module})
+        self.write_clones(obj, writing)
 
     def mask_zero(self, n_input_dim: int = 1) -> AbstractRecurrent:
         raise TypeError("nn.Recurrent has another module for its first step: use nn.Recurrence to mask zeros")

@@ -6,10 +6,22 @@ Torch7 has two ways to one object. Here the child is the only one, and the field
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...formats import t7
+from ...formats.t7.classes import Left, lookup
 from ..module import Module
+
+
+class Clones(NamedTuple):
+    """What a file has in a table of clones besides clones: work goes on from the template, wherever it stands."""
+
+    field: str
+    """The field that holds the template too."""
+    at: float | None
+    """Where the template is in the table; ``None`` where the table is empty."""
+    other: Any
+    """What stands there in place of the template, where nothing of the table is the template."""
 
 
 class Referring(Module):
@@ -44,9 +56,11 @@ class Referring(Module):
             for name, value in obj.state.items()
             if isinstance(name, str) and isinstance(value, t7.Object) and id(value) in inside
         }
+        clones = _clones(obj, reading)
         rest = t7.Table({name: value for name, value in obj.state.items() if name not in held})
         super().from_object(made, obj.with_state(rest), reading)
         made.__dict__["references"] = held
+        made.__dict__["clones"] = clones
 
     def to_object(self, obj: Any, writing: Any) -> None:
         super().to_object(obj, writing)
@@ -54,12 +68,51 @@ class Referring(Module):
             inner = self._at(path)
             if inner is not None:
                 obj.state[name] = writing.value(inner)
+        self.write_clones(obj, writing)
+
+    def write_clones(self, obj: Any, writing: Any) -> None:
+        """Writes the tables of clones that the file had: of each, the template, under the index it had there."""
+        for name, clones in self.__dict__.get("clones", {}).items():
+            template = writing.value(clones.other) if clones.other is not None else obj.state.get(clones.field)
+            obj.state[name] = t7.Table({} if clones.at is None else {clones.at: template})
+
+    def clear_own(self) -> None:
+        super().clear_own()
+        for clones in self.__dict__.get("clones", {}).values():
+            if clones.other is not None:
+                clones.other.clear_state()
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        from ..sharing import SharingKept
+
+        fn = fn if isinstance(fn, SharingKept) else SharingKept(fn)
+        for clones in self.__dict__.get("clones", {}).values():
+            if clones.other is not None:
+                clones.other._apply(fn, recurse)
+        return super()._apply(fn, recurse)
 
     def _at(self, path: str) -> Any:
         at: Any = self
         for name in path.split("."):
             at = at._modules.get(name) if at is not None else None
         return at
+
+
+def _clones(obj: t7.Object, reading: Any) -> dict[str, Clones]:
+    """The tables of clones in an object of a file."""
+    entry = lookup(obj.typename)
+    found: dict[str, Clones] = {}
+    for name, fresh in (entry.transient if entry else {}).items():
+        table = obj.state.get(name)
+        if fresh.left is not Left.TEMPLATE or name == "modules" or not isinstance(table, t7.Table):
+            continue
+        template = obj.state.get(fresh.detail)
+        index = next((key for key, value in table.items() if value is template and isinstance(key, float)), None)
+        other = reading.value(table[1.0]) if index is None and 1.0 in table else None
+        if not isinstance(other, Module | None):
+            continue
+        found[name] = Clones(fresh.detail, 1.0 if other is not None else index, other)
+    return found
 
 
 def _paths(root: t7.Object) -> dict[int, str]:

@@ -7,7 +7,7 @@ whenever it is read, so it is never stale. Follows Salimans & Kingma, "Weight no
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ class _Normalized(_Sequence):
     """The weight of such a module, and what its files hold."""
 
     fields = plain("eps")
+    derived: ClassVar[tuple[str, ...]] = ("weight", "norm", "scale", "hTmp")
     eps: float = EPSILON
     g: Tensor
     v: Tensor
@@ -100,7 +101,7 @@ class _Normalized(_Sequence):
 
     @classmethod
     def upgrade(cls, fields: dict[Any, Any], version: int | None) -> None:
-        for computed in ("weight", "norm", "scale", "weightO", "normO", "scaleO", "hTmp"):
+        for computed in cls.derived:
             fields.pop(computed, None)
 
 
@@ -131,6 +132,7 @@ class SeqLSTMP_WN(SeqLSTM_WN):
     torch.Size([5, 2, 3])
     """
 
+    derived: ClassVar[tuple[str, ...]] = (*_Normalized.derived, "weightO", "normO", "scaleO")
     go: Tensor
     vo: Tensor
 

@@ -247,6 +247,12 @@ def _is_transient(value: Object, name: str) -> bool:
     return entry is not None and entry.roles.get(name) is Role.TRANSIENT
 
 
+def test_a_graph_that_talks_goes_on_to() -> None:
+    step = nn.Identity()()
+    graph = changed(nn.gModule([step], [nn.Tanh()(step)]), verbose=True)
+    assert written(graph)["verbose"] is True
+
+
 def test_a_field_that_was_changed_since_is_written_as_it_is_now() -> None:
     live = to_live(changed(nn.CrossEntropyCriterion(), sizeAverage=False))
     assert live.size_average is False, "the next call of Torch7 would hand it on"

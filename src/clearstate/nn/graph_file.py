@@ -53,6 +53,7 @@ def read_graph(net: gModule, obj: t7.Object, reading: Any) -> None:
             )
         )
     inputs = state.get("nInputs")
+    net.verbose = bool(state.get("verbose"))
     net.n_inputs = len(state["innode"]["children"].array()) if inputs is None else int(inputs)
     first = slots[id(state["innode"]["data"])]
     net.plan = planned(_from(first, steps))

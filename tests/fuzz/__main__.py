@@ -15,11 +15,12 @@ def main() -> int:
     words.add_argument("--seed", type=int, default=1, help="which: mutant N of a seed is always the same")
     words.add_argument("--first", type=int, default=0, help="the number to begin at: goes on where a run stopped")
     words.add_argument("--workers", type=int, default=2, help="processes")
+    words.add_argument("--form", help="only this form: t7, zip, stream, pickle, tar, safetensors or index")
     words.add_argument("--recipe", help="try only the mutant of this line")
     given = words.parse_args()
     if given.recipe is not None:
         return shown(given.recipe)
-    return fuzz(Plan(given.seed, given.first, given.mutants, given.workers, LONGEST))
+    return fuzz(Plan(given.seed, given.first, given.mutants, given.workers, LONGEST, given.form))
 
 
 if __name__ == "__main__":

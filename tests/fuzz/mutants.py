@@ -97,16 +97,33 @@ def places_in(name: str, part: str, whole: bool) -> tuple[list[Place], list[Plac
     return of_pickles(data)
 
 
-def mutant(seed: int, number: int) -> Mutant:
-    """The mutant of a number: always the same of the same seed."""
+def mutant(seed: int, number: int, form: str | None = None) -> Mutant:
+    """The mutant of a number: always the same of the same seed, where it is asked for any form or for one."""
     chance = random.Random(f"{seed}:{number}")
-    form = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+    any_form = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+    form = form or any_form
     made = seed_of(chance.choice(NAMES[form]))
     whole = made.form in ("zip", "tar", "safetensors") and chance.random() < 0.25
     parts = made.files if whole else made.parts
     count = chance.choice((1, 1, 1, 2, 2, 3, 4))
-    edits = tuple(_edit(chance, made, _part(chance, parts), whole) for _ in range(count))
+    if chance.random() < 0.4:
+        edits = _neighbours(chance, made, _part(chance, parts), whole, count + 1)
+    else:
+        edits = tuple(_edit(chance, made, _part(chance, parts), whole) for _ in range(count))
     return Mutant(made.name, edits, whole)
+
+
+def _neighbours(chance: random.Random, seed: Seed, part: str, whole: bool, count: int) -> tuple[Edit, ...]:
+    """Changes some of the numbers that stand together: the sizes and strides of a tensor."""
+    numbers, _ = places_in(seed.name, part, whole)
+    if not numbers:
+        return (_edit(chance, seed, part, whole),)
+    data = (seed.files if whole else seed.parts)[part]
+    longs = [i for i, place in enumerate(numbers) if place.kind in ("<q", ">q", "pickle")]
+    first = chance.choice(longs) if longs and chance.random() < 0.8 else chance.randrange(len(numbers))
+    near = numbers[first : first + 6]
+    chosen = chance.sample(near, min(count, len(near)))
+    return tuple(Edit(part, place.start, place.stop, _number(chance, place, data)) for place in chosen)
 
 
 def _part(chance: random.Random, parts: dict[str, bytes]) -> str:
@@ -120,7 +137,8 @@ def _edit(chance: random.Random, seed: Seed, part: str, whole: bool) -> Edit:
     numbers, ops = places_in(seed.name, part, whole)
     dice = chance.random()
     if numbers and dice < 0.65:
-        place = chance.choice(numbers)
+        telling = [place for place in numbers if place.kind[-1:] in "qdQ"] or numbers
+        place = chance.choice(telling if chance.random() < 0.3 else numbers)
         return Edit(part, place.start, place.stop, _number(chance, place, data))
     if ops and dice < 0.8:
         one, other = chance.choice(ops), chance.choice(ops)
@@ -135,7 +153,9 @@ def _number(chance: random.Random, place: Place, data: bytes) -> bytes:
     if place.kind == "pickle" and chance.random() < 0.4:
         return _opcode(chance)
     was = value_at(place, data)
-    value: float = chance.choice((chance.choice(SPECIAL), chance.choice(SPECIAL), place.start, None, chance.choice(FLOATS)))  # type: ignore[assignment]
+    value: float = chance.choice(
+        (chance.choice(SPECIAL), chance.choice(SPECIAL), place.start, None, chance.choice(FLOATS))
+    )  # type: ignore[assignment]
     if value is None:
         whole = int(was) if was == was and abs(was) < 2**63 else 1
         value = chance.choice((whole + 1, whole - 1, whole * 2, -whole, whole << 32, whole ^ 1 << chance.randrange(62)))

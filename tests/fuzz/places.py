@@ -93,7 +93,9 @@ class _Noted(BinaryDecoder):
 
     def longs(self, count: int, expected: str) -> tuple[int, ...]:
         size, code = self.long_size, "q" if self.long_size == 8 else "i"
-        self.places += [Place(self.pos + i * size, self.pos + (i + 1) * size, f"{self.order}{code}") for i in range(count)]
+        self.places += [
+            Place(self.pos + i * size, self.pos + (i + 1) * size, f"{self.order}{code}") for i in range(count)
+        ]
         return super().longs(count, expected)
 
     def double(self) -> float:

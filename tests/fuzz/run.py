@@ -48,6 +48,7 @@ class Plan(NamedTuple):
     count: int
     workers: int
     seconds: float
+    form: str | None = None
 
 
 @contextlib.contextmanager
@@ -108,7 +109,7 @@ def _work(plan: Plan, numbers: range, to: Connection) -> None:
         PLACELESS.clear()
         for done, number in enumerate(numbers):
             to.send(("begins", number))
-            what = mutant(plan.seed, number)
+            what = mutant(plan.seed, number, plan.form)
             salt = f"{plan.seed}:{number}:verbs"
             fault = fault_of(what, salt, folder, plan.seconds)
             if fault is not None:
@@ -164,7 +165,9 @@ def fuzz(plan: Plan) -> int:
             except EOFError:
                 process.join()
                 del running[ours]
-                faults.setdefault(f"the process died ({process.exitcode})", []).append((at, "", mutant(plan.seed, max(at, 0)).recipe()))
+                faults.setdefault(f"the process died ({process.exitcode})", []).append(
+                    (at, "", mutant(plan.seed, max(at, 0), plan.form).recipe())
+                )
                 rest = range(at + numbers.step, numbers.stop, numbers.step)
                 if rest:
                     start(rest)
@@ -188,7 +191,9 @@ def fuzz(plan: Plan) -> int:
                 process.kill()
         if done // 5000 > told:
             told = done // 5000
-            print(f"{done} mutants, {sum(map(len, faults.values()))} faults, {time.monotonic() - begun:.0f} s", flush=True)
+            print(
+                f"{done} mutants, {sum(map(len, faults.values()))} faults, {time.monotonic() - begun:.0f} s", flush=True
+            )
     _report(plan, faults, outcomes, placeless, time.monotonic() - begun)
     return int(bool(faults))
 
@@ -219,7 +224,9 @@ def _report(
         for kind, all_of in faults.items():
             for number, _text, recipe in all_of[:20]:
                 out.write(json.dumps({"kind": kind, "number": number, "recipe": json.loads(recipe)}) + "\n")
-    print(f"\n{plan.count} mutants of seed {plan.seed} from {plan.first} on: {len(faults)} kinds of fault, {seconds:.0f} s")
+    print(
+        f"\n{plan.count} mutants of seed {plan.seed} from {plan.first} on: {len(faults)} kinds of fault, {seconds:.0f} s"
+    )
 
 
 def shown(recipe: str) -> int:

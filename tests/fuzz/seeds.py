@@ -17,6 +17,7 @@ import numpy as np
 import safetensors.torch
 import torch
 
+from clearstate.formats import t7
 from tests.pt.programs import PROGRAMS, training
 from tests.pt.samples import SAMPLES
 from tests.pt.test_tar import members, tar
@@ -72,6 +73,32 @@ def _torch7() -> Iterator[tuple[str, Callable[[], Seed]]]:
     for path in [path for path in paths if "formats" in path.parts] + sorted(chosen):
         name = f"t7:{short(path)}"
         yield name, lambda path=path, name=name: Seed(name, "t7", {"x.t7": path.read_bytes()}, "x.t7")  # type: ignore[misc]
+    for layout in (t7.Layout(), t7.Layout("ascii"), t7.Layout(long_size=4), t7.Layout(byteorder="big")):
+        for turn in range(6):
+            name = f"t7:views, {layout}, {turn}"
+            yield name, lambda layout=layout, name=name: Seed(name, "t7", {"x.t7": _views(layout)}, "x.t7")  # type: ignore[misc]
+
+
+def _views(layout: t7.Layout) -> bytes:
+    """Tensors that overlap, that have steps, dimensions of one element, or nothing."""
+    storage = t7.Storage.of("torch.DoubleStorage", range(24))
+    fields = {
+        "weight": ((3, 4), (4, 1), 0),
+        "bias": ((4,), (1,), 4),
+        "gradWeight": ((1, 4, 1), (4, 6, 1), 1),
+        "running_mean": ((1,), (1,), 23),
+        "output": ((2, 2), (12, 3), 2),
+        "other": ((5, 2), (0, 1), 7),
+        "gradBias": ((4, 2), (0, 0), 7),
+    }
+    views = {name: t7.Tensor("torch.DoubleTensor", *how, storage) for name, how in fields.items()}
+    alone = {"one": t7.Tensor.of(np.ones((1, 1), "f4")), "no": t7.Tensor("torch.FloatTensor")}
+    alone["mask"] = t7.Tensor("torch.DoubleTensor", (3, 2), (0, 1), 0, t7.Storage.of("torch.DoubleStorage", [1, 2]))
+    module = t7.Object("nn.Linear", t7.Table({**views, **alone, "_type": "torch.DoubleTensor", "train": True}))
+    repeated = t7.Table(weight=alone["mask"], bias=alone["mask"], gradWeight=alone["mask"], running_mean=alone["mask"])
+    modules = t7.Table.of([module, t7.Object("nn.SpatialBatchNormalization", repeated)])
+    net = t7.Object("nn.Sequential", t7.Table(modules=modules, numbers=t7.Table.of([1.0, 2.0, 1e9])))
+    return t7.dumps(net, layout)
 
 
 def _saved(value: Any, **how: Any) -> bytes:
@@ -91,7 +118,13 @@ def _values() -> dict[str, Callable[[], Any]]:
     most = ["views", "ties", "parameters", "sparse", "subclass", "quantized", "numpy", "objects", "state dicts"]
     most += ["module", "meta", "storages", "tensor", "torch.bfloat16", "torch.float8_e4m3fn", "torch.uint16"]
     programs = {name: (lambda each=program: each.save(training())) for name, program in PROGRAMS.items()}
-    return {**{name: SAMPLES[name] for name in most}, **programs}
+    return {**{name: SAMPLES[name] for name in most}, **programs, "repeated": _repeated}
+
+
+def _repeated() -> Any:
+    one, row = torch.ones(1), torch.arange(4.0)
+    model = {"a": one.expand(3, 2), "b": row.expand(5, 4), "c": row[1:3], "d": row.as_strided((3, 2), (1, 1))}
+    return {"model": model, "model_ema": {name: value.clone() for name, value in model.items()}, "epoch": 2}
 
 
 def _jit() -> Seed:
@@ -153,15 +186,21 @@ def _makers() -> Iterator[tuple[str, Callable[[], Seed]]]:
     yield from _torch7()
     for word, value in _values().items():
         yield f"zip:{word}", lambda word=word, value=value: _zip(f"zip:{word}", value())  # type: ignore[misc]
-        yield f"stream:{word}", lambda word=word, value=value: Seed(  # type: ignore[misc]
-            f"stream:{word}", "stream", {"x.pt": _saved(value(), _use_new_zipfile_serialization=False)}, "x.pt"
+        yield (
+            f"stream:{word}",
+            lambda word=word, value=value: Seed(  # type: ignore[misc]
+                f"stream:{word}", "stream", {"x.pt": _saved(value(), _use_new_zipfile_serialization=False)}, "x.pt"
+            ),
         )
     yield "zip:TorchScript", _jit
     for word, value in PLAIN.items():
         for protocol in (0, 2, 4, 5):
             name = f"pickle:{word}, protocol {protocol}"
-            yield name, lambda name=name, value=value, protocol=protocol: Seed(  # type: ignore[misc]
-                name, "pickle", {"x.pkl": pickle.dumps(value, protocol)}, "x.pkl"
+            yield (
+                name,
+                lambda name=name, value=value, protocol=protocol: Seed(  # type: ignore[misc]
+                    name, "pickle", {"x.pkl": pickle.dumps(value, protocol)}, "x.pkl"
+                ),
             )
     yield "tar:all", lambda: Seed("tar:all", "tar", members(), "x.pt")
     for kind in ("types", "odd", "net"):

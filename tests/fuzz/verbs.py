@@ -159,7 +159,7 @@ def _target(new: Path, form: str) -> str:
 def _second_opinion(what: str, old: Path, new: Path, form: str) -> None:
     if new.is_dir():
         return
-    if wrong := unlike(old, new, form):
+    if wrong := attempt("a second opinion", lambda: unlike(old, new, form)):
         raise Fault("same model, and other tensors", f"{what}: {wrong}")
 
 

@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SEARCHED = 1 << 24
-"""Elements of a group of differently strided views up to which single gaps are looked for (144 MB of work space)."""
+"""Elements of a group of differently strided views up to which single gaps are looked for (80 MB of work space), and elements that
+such a view may have besides those that repeat: a file can say that there are more than anybody can count."""
+
+LOOKS = 1 << 32
+"""Elements that are looked at, all views of a group together."""
+
+CHECKED = 1 << 16
+"""Elements of a view that are compared at a time."""
 
 
 class View(NamedTuple):
@@ -38,6 +45,11 @@ class View(NamedTuple):
     def steps(self) -> list[tuple[int, int]]:
         """``(stride, size)`` of the dimensions that matter, smallest stride first."""
         return sorted((s, n) for n, s in zip(self.size, self.stride, strict=True) if n > 1 and s)
+
+    def once(self) -> View:
+        """The same elements without those dimensions along which they only repeat: these have one place each."""
+        size = tuple(n if s else min(n, 1) for n, s in zip(self.size, self.stride, strict=True))
+        return View(self.offset, size, self.stride)
 
     def is_injective(self) -> bool:
         """Whether strides alone show that no element is seen twice, but for expanded dimensions."""
@@ -128,7 +140,9 @@ def _group(views: Sequence[View], members: list[int], start: int, stop: int) -> 
             {i: group.count if i == members[0] else 0 for i in members},
         )
     whole = any(views[i].is_injective() and views[i].seen() == stop - start for i in members)
-    if not whole and stop - start <= SEARCHED:
+    once = [views[i].once().numel for i in members]
+    looks = sum(once) + len(members) * (stop - start)
+    if not whole and max(stop - start, *once) <= SEARCHED and looks <= LOOKS:
         return _searched(views, members, start, stop)
     moved = {i: (views[i].offset - start, views[i].stride) for i in members}
     return Group([(start, stop)], moved, _first_seen(views, members))
@@ -179,24 +193,37 @@ def _searched(views: Sequence[View], members: list[int], start: int, stop: int) 
     fresh = {}
     total = 0
     for i in members:
-        views[i].on(mask, start)[...] = True
+        views[i].once().on(mask, start)[...] = True
         now = int(np.count_nonzero(mask))
         fresh[i], total = now - total, now
     moved = {}
-    rank = np.cumsum(mask) - 1
+    rank = np.cumsum(mask, dtype=np.int32)
+    rank -= 1
     for i in members:
-        view = views[i]
+        view = views[i].once()
         places = view.on(rank, start)
         origin = int(places[(0,) * places.ndim])
         strides = []
-        due = np.array(origin)
         for axis, (size, stride) in enumerate(zip(view.size, view.stride, strict=True)):
             second = int(places[tuple(int(a == axis) for a in range(places.ndim))]) if size > 1 else origin + stride
             strides.append(second - origin)
-            due = np.add.outer(due, np.arange(size) * (second - origin))
-        if not np.array_equal(places, due):
+        if not _is_regular(places, strides):
             same = {j: (views[j].offset - start, views[j].stride) for j in members}
             return Group([(start, stop)], same, fresh)
         moved[i] = (origin, tuple(strides))
     edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))
     return Group([(start + int(a), start + int(b)) for a, b in edges.reshape(-1, 2)], moved, fresh)
+
+
+def _is_regular(places: np.ndarray[Any, Any], strides: Sequence[int]) -> bool:
+    """Whether elements lie where strides say, seen from the first; halved until little is compared at a time."""
+    origin = int(places[(0,) * places.ndim])
+    if places.size > CHECKED:
+        axis = max(range(places.ndim), key=lambda axis: places.shape[axis])
+        one, other = np.array_split(places, 2, axis)
+        due = origin + one.shape[axis] * strides[axis]
+        return int(other[(0,) * places.ndim]) == due and _is_regular(one, strides) and _is_regular(other, strides)
+    due = np.array(origin)
+    for size, stride in zip(places.shape, strides, strict=True):
+        due = np.add.outer(due, np.arange(size) * stride)
+    return bool(np.array_equal(places, due))

@@ -92,7 +92,7 @@ def _same(name: str, one: Data, other: Data) -> bool:
     try:
         return same(one, other)
     except FormatError as error:
-        raise FormatError(error.expected, error.found, path=name) from None
+        raise FormatError(error.expected, error.found, offset=error.offset, path=name) from None
 
 
 def _named(file: File) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ClearstateError
+from ...errors import ClearstateError, FormatError
 from ...inventory import some
 from ..data import Held
 from .arrays import BUFFERED, RECONSTRUCTED, array_of, type_of
@@ -284,7 +284,10 @@ def _bare_tensor(stub: Stub) -> Value:
         NotPlain: it is no tensor on a storage, or it has more numbers among its attributes.
     """
     function, _, args, *state = stub.args
-    made = tensor_made(Stub("reduce", function, args))
+    try:
+        made = tensor_made(Stub("reduce", function, args))
+    except FormatError:
+        raise NotPlain from None
     if not isinstance(made, Tensor) or any(isinstance(part, Tensor | Storage | Stub) for part in walk(state)):
         raise NotPlain
     return made

@@ -82,8 +82,8 @@ def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
         return a.is_meta and b.is_meta and a.shape == b.shape
     if a.numel() * a.element_size() > MOST or a.is_quantized:
         return True
-    one, other = (t.detach().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8) for t in (a, b))
-    return torch.equal(one, other)
+    one, other = (t.detach().resolve_conj().resolve_neg().contiguous().view(-1).clone() for t in (a, b))
+    return bytes(one.untyped_storage()) == bytes(other.untyped_storage())
 
 
 def _unlike_t7(ours: Any, theirs: Any, kept: set[str]) -> str | None:

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SEARCHED = 1 << 24
-"""Elements of a group of differently strided views up to which single gaps are looked for (80 MB of work space), and elements that
-such a view may have besides those that repeat: a file can say that there are more than anybody can count."""
+"""Elements of a group of differently strided views up to which single gaps are looked for (80 MB of work space).
+
+As many elements such a view may have, besides those that repeat: a file can say that they are 2^60.
+"""
 
 LOOKS = 1 << 32
 """Elements that are looked at, all views of a group together."""

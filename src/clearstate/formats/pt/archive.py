@@ -29,6 +29,9 @@ HEADER = 30
 DESCRIPTOR = 24
 """Bytes behind a member that may say its checksum and sizes once more."""
 
+FOLDER = 0x10
+"""What says, among a member's attributes, that it is a folder."""
+
 END = 22
 """Bytes of the record that ends an archive, before its comment."""
 
@@ -115,6 +118,8 @@ def _members(path: str, source: Source, size: int) -> Iterator[tuple[str, Mapped
         if info.flag_bits & 1 or not (deflated or info.compress_type == zipfile.ZIP_STORED):
             otherwise = "it compressed otherwise or encrypted"
             raise FormatError(f"member {brief(name)} stored or deflated", otherwise, offset=max(begin, 0), path=path)
+        if info.external_attr & FOLDER and info.file_size:  # PyTorch takes it for one, and gives what was in memory
+            raise FormatError(f"bytes of member {brief(name)}", "a folder", offset=max(begin, 0), path=path)
         head = bytes(source.buffer[begin : begin + HEADER]) if 0 <= begin <= size - HEADER else b""
         if head[:4] != b"PK\x03\x04":
             raise FormatError(f"the header of member {brief(name)}", "none", offset=max(begin, 0), path=path)

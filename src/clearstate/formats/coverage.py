@@ -23,6 +23,12 @@ As many elements such a view may have, besides those that repeat: a file can say
 LOOKS = 1 << 32
 """Elements that are looked at, all views of a group together."""
 
+RUNS = 1 << 15
+"""Runs of elements that are kept one by one; a group of more, which are short, stays as it is."""
+
+SHORT = 256
+"""Elements, seen and unseen, for each run: longer ones take less memory to note than they have."""
+
 CHECKED = 1 << 16
 """Elements of a view that are compared at a time."""
 
@@ -146,8 +152,16 @@ def _group(views: Sequence[View], members: list[int], start: int, stop: int) -> 
     looks = sum(once) + len(members) * (stop - start)
     if not whole and max(stop - start, *once) <= SEARCHED and looks <= LOOKS:
         return _searched(views, members, start, stop)
-    moved = {i: (views[i].offset - start, views[i].stride) for i in members}
-    return Group([(start, stop)], moved, _first_seen(views, members))
+    return _unmoved(views, members, start, stop, _first_seen(views, members))
+
+
+def _unmoved(views: Sequence[View], members: list[int], start: int, stop: int, fresh: dict[int, int]) -> Group:
+    """The group as it is, with what it does not see."""
+    return Group([(start, stop)], {i: (views[i].offset - start, views[i].stride) for i in members}, fresh)
+
+
+def _too_many(runs: int, extent: int) -> bool:
+    return runs > max(RUNS, extent // SHORT)
 
 
 def _alone(view: View, start: int) -> Group:
@@ -163,6 +177,9 @@ def _alone(view: View, start: int) -> Group:
         run *= steps.pop(0)[1]
     if not steps:
         return Group([(start, start + run)], {0: (view.offset - start, view.stride)}, {})
+    first, stop = view.extent
+    if _too_many(math.prod(size for _, size in steps), stop - first):
+        return Group([(first, stop)], {0: (view.offset - start, view.stride)}, {})
     starts = np.array([start])
     for stride, size in steps:
         starts = (np.arange(size)[:, None] * stride + starts).ravel()
@@ -199,8 +216,11 @@ def _searched(views: Sequence[View], members: list[int], start: int, stop: int) 
         now = int(np.count_nonzero(mask))
         fresh[i], total = now - total, now
     moved = {}
-    rank = np.cumsum(mask, dtype=np.int32)
-    rank -= 1
+    rank = np.empty(stop - start, np.int32)
+    before = -1
+    for i in range(0, len(mask), CHECKED):
+        rank[i : i + CHECKED] = np.cumsum(mask[i : i + CHECKED], dtype=np.int32) + before
+        before = int(rank[min(i + CHECKED, len(mask)) - 1])
     for i in members:
         view = views[i].once()
         places = view.on(rank, start)
@@ -210,10 +230,13 @@ def _searched(views: Sequence[View], members: list[int], start: int, stop: int) 
             second = int(places[tuple(int(a == axis) for a in range(places.ndim))]) if size > 1 else origin + stride
             strides.append(second - origin)
         if not _is_regular(places, strides):
-            same = {j: (views[j].offset - start, views[j].stride) for j in members}
-            return Group([(start, stop)], same, fresh)
+            return _unmoved(views, members, start, stop, fresh)
         moved[i] = (origin, tuple(strides))
-    edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))
+    del rank
+    changes = np.diff(mask, prepend=False, append=False)
+    if _too_many(int(np.count_nonzero(changes)) // 2, stop - start):
+        return _unmoved(views, members, start, stop, fresh)
+    edges = np.flatnonzero(changes)
     return Group([(start + int(a), start + int(b)) for a, b in edges.reshape(-1, 2)], moved, fresh)
 
 

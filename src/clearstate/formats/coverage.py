@@ -15,7 +15,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SEARCHED = 1 << 24
-"""Elements of a group of differently strided views up to which single gaps are looked for (144 MB of work space)."""
+"""Elements of a group of differently strided views up to which single gaps are looked for (80 MB of work space).
+
+As many elements such a view may have, besides those that repeat: a file can say that they are 2^60.
+"""
+
+LOOKS = 1 << 32
+"""Elements that are looked at, all views of a group together."""
+
+RUNS = 1 << 15
+"""Runs of elements that are kept one by one; a group of more, which are short, stays as it is."""
+
+SHORT = 256
+"""Elements, seen and unseen, for each run: longer ones take less memory to note than they have."""
+
+CHECKED = 1 << 16
+"""Elements of a view that are compared at a time."""
 
 
 class View(NamedTuple):
@@ -38,6 +53,11 @@ class View(NamedTuple):
     def steps(self) -> list[tuple[int, int]]:
         """``(stride, size)`` of the dimensions that matter, smallest stride first."""
         return sorted((s, n) for n, s in zip(self.size, self.stride, strict=True) if n > 1 and s)
+
+    def once(self) -> View:
+        """The same elements without those dimensions along which they only repeat: these have one place each."""
+        size = tuple(n if s else min(n, 1) for n, s in zip(self.size, self.stride, strict=True))
+        return View(self.offset, size, self.stride)
 
     def is_injective(self) -> bool:
         """Whether strides alone show that no element is seen twice, but for expanded dimensions."""
@@ -128,10 +148,20 @@ def _group(views: Sequence[View], members: list[int], start: int, stop: int) -> 
             {i: group.count if i == members[0] else 0 for i in members},
         )
     whole = any(views[i].is_injective() and views[i].seen() == stop - start for i in members)
-    if not whole and stop - start <= SEARCHED:
+    once = [views[i].once().numel for i in members]
+    looks = sum(once) + len(members) * (stop - start)
+    if not whole and max(stop - start, *once) <= SEARCHED and looks <= LOOKS:
         return _searched(views, members, start, stop)
-    moved = {i: (views[i].offset - start, views[i].stride) for i in members}
-    return Group([(start, stop)], moved, _first_seen(views, members))
+    return _unmoved(views, members, start, stop, _first_seen(views, members))
+
+
+def _unmoved(views: Sequence[View], members: list[int], start: int, stop: int, fresh: dict[int, int]) -> Group:
+    """The group as it is, with what it does not see."""
+    return Group([(start, stop)], {i: (views[i].offset - start, views[i].stride) for i in members}, fresh)
+
+
+def _too_many(runs: int, extent: int) -> bool:
+    return runs > max(RUNS, extent // SHORT)
 
 
 def _alone(view: View, start: int) -> Group:
@@ -147,6 +177,9 @@ def _alone(view: View, start: int) -> Group:
         run *= steps.pop(0)[1]
     if not steps:
         return Group([(start, start + run)], {0: (view.offset - start, view.stride)}, {})
+    first, stop = view.extent
+    if _too_many(math.prod(size for _, size in steps), stop - first):
+        return Group([(first, stop)], {0: (view.offset - start, view.stride)}, {})
     starts = np.array([start])
     for stride, size in steps:
         starts = (np.arange(size)[:, None] * stride + starts).ravel()
@@ -179,24 +212,43 @@ def _searched(views: Sequence[View], members: list[int], start: int, stop: int) 
     fresh = {}
     total = 0
     for i in members:
-        views[i].on(mask, start)[...] = True
+        views[i].once().on(mask, start)[...] = True
         now = int(np.count_nonzero(mask))
         fresh[i], total = now - total, now
     moved = {}
-    rank = np.cumsum(mask) - 1
+    rank = np.empty(stop - start, np.int32)
+    before = -1
+    for i in range(0, len(mask), CHECKED):
+        rank[i : i + CHECKED] = np.cumsum(mask[i : i + CHECKED], dtype=np.int32) + before
+        before = int(rank[min(i + CHECKED, len(mask)) - 1])
     for i in members:
-        view = views[i]
+        view = views[i].once()
         places = view.on(rank, start)
         origin = int(places[(0,) * places.ndim])
         strides = []
-        due = np.array(origin)
         for axis, (size, stride) in enumerate(zip(view.size, view.stride, strict=True)):
             second = int(places[tuple(int(a == axis) for a in range(places.ndim))]) if size > 1 else origin + stride
             strides.append(second - origin)
-            due = np.add.outer(due, np.arange(size) * (second - origin))
-        if not np.array_equal(places, due):
-            same = {j: (views[j].offset - start, views[j].stride) for j in members}
-            return Group([(start, stop)], same, fresh)
+        if not _is_regular(places, strides):
+            return _unmoved(views, members, start, stop, fresh)
         moved[i] = (origin, tuple(strides))
-    edges = np.flatnonzero(np.diff(mask, prepend=False, append=False))
+    del rank
+    changes = np.diff(mask, prepend=False, append=False)
+    if _too_many(int(np.count_nonzero(changes)) // 2, stop - start):
+        return _unmoved(views, members, start, stop, fresh)
+    edges = np.flatnonzero(changes)
     return Group([(start + int(a), start + int(b)) for a, b in edges.reshape(-1, 2)], moved, fresh)
+
+
+def _is_regular(places: np.ndarray[Any, Any], strides: Sequence[int]) -> bool:
+    """Whether elements lie where strides say, seen from the first; halved until little is compared at a time."""
+    origin = int(places[(0,) * places.ndim])
+    if places.size > CHECKED:
+        axis = max(range(places.ndim), key=lambda axis: places.shape[axis])
+        one, other = np.array_split(places, 2, axis)
+        due = origin + one.shape[axis] * strides[axis]
+        return int(other[(0,) * places.ndim]) == due and _is_regular(one, strides) and _is_regular(other, strides)
+    due = np.array(origin)
+    for size, stride in zip(places.shape, strides, strict=True):
+        due = np.add.outer(due, np.arange(size) * stride)
+    return bool(np.array_equal(places, due))

@@ -95,11 +95,12 @@ class Held:
 class Source:
     """The file that numbers are mapped in: its bytes, and a descriptor to copy them from where there is one."""
 
-    __slots__ = ("_spare", "buffer", "fd")
+    __slots__ = ("_spare", "buffer", "fd", "path")
 
-    def __init__(self, buffer: mmap.mmap | bytes, fd: int | None = None) -> None:
+    def __init__(self, buffer: mmap.mmap | bytes, fd: int | None = None, path: str | None = None) -> None:
         self.buffer = buffer
         self.fd = fd
+        self.path = path
         self._spare: list[bytearray] = []  # memory of reads that have ended: new memory takes as long as a read
 
     @classmethod
@@ -108,12 +109,12 @@ class Source:
         try:
             size = os.fstat(fd).st_size
             if size > SMALL:
-                return cls(mmap.mmap(fd, 0, access=mmap.ACCESS_READ), fd)
+                return cls(mmap.mmap(fd, 0, access=mmap.ACCESS_READ), fd, path)
             buffer = os.read(fd, size)
             while len(buffer) < size and (piece := os.read(fd, size - len(buffer))):
                 buffer += piece
             os.close(fd)
-            return cls(buffer)
+            return cls(buffer, path=path)
         except BaseException:
             os.close(fd)
             raise
@@ -231,7 +232,10 @@ class Text:
         return self.stop - self.start
 
     def array(self) -> Array:
-        return self._parse(self.text, self.dtype)
+        try:
+            return self._parse(self.text, self.dtype)
+        except FormatError as error:
+            raise FormatError(error.expected, error.found, offset=self.start, path=self.source.path) from None
 
     def pieces(self) -> Iterator[Array]:
         return _slices(self.array())

@@ -29,6 +29,12 @@ LARGEST = 1 << 60
 
 MOST_DIMENSIONS = 64
 
+MUCH = 1 << 28
+"""Bytes up to which a tensor whose elements repeat is written whole ..."""
+
+MOST_TIMES = 1000
+"""... as are more where they are not so many times what is stored."""
+
 METADATA = "__metadata__"
 """The one name in a header that is no tensor's."""
 
@@ -368,6 +374,9 @@ def _check_writable(name: str, tensor: Tensor) -> None:
         raise ClearstateError(f"safetensors has no place for a tensor under the name {brief(name)}")
     if tensor.dtype not in CODES or (tensor.dtype == "float4_e2m1fn_x2" and not tensor.size):
         raise ClearstateError(f"{name} is {tensor.dtype}, a type that safetensors does not have")
+    if tensor.nbytes > MUCH and tensor.nbytes > MOST_TIMES * tensor.storage.nbytes:
+        times = f"its {tensor.storage.nbytes} bytes repeat until they are {tensor.nbytes}"
+        raise ClearstateError(f"{name}: {times}, and safetensors holds each element; --drop '*{name}' leaves it out")
     if tensor.storage.data is None:
         raise ClearstateError(f"{name} has no data (it was on the meta device): there is nothing to write")
 

@@ -29,6 +29,9 @@ HEADER = 30
 DESCRIPTOR = 24
 """Bytes behind a member that may say its checksum and sizes once more."""
 
+FOLDER = 0x10
+"""What says, among a member's attributes, that it is a folder."""
+
 END = 22
 """Bytes of the record that ends an archive, before its comment."""
 
@@ -49,7 +52,14 @@ def open_zip(path: str) -> File:
     >>> pt.open_zip(path).root["model"]["weight"].numpy().tolist()
     [1.0, 1.0]
     """
-    source = Source.open(path)
+    try:
+        return _opened(path, Source.open(path))
+    except FormatError as error:
+        error.path = path
+        raise
+
+
+def _opened(path: str, source: Source) -> File:
     size = os.path.getsize(path)
     members = dict(_members(path, source, size))
     pickles = [name for name in members if name.endswith("/data.pkl") and name.count("/") == 1]
@@ -60,7 +70,8 @@ def open_zip(path: str) -> File:
     start, stop = _stored(pickles[0], members[pickles[0]], path).runs[0]
     order = _text(members.get(f"{folder}byteorder")) or "little"
     if order != "little":
-        raise FormatError("numbers in little-endian order", f"byteorder {order!r}", path=path)
+        place = members[f"{folder}byteorder"].runs[0][0]
+        raise FormatError("numbers in little-endian order", f"byteorder {order!r}", offset=place, path=path)
     storages: dict[str, Storage] = {}
 
     def persistent(pid: Value, at: int) -> Storage:
@@ -70,9 +81,10 @@ def open_zip(path: str) -> File:
     try:
         root, end = unpickle(data, persistent=persistent, made=tensor_made)
     except FormatError as error:
-        raise FormatError(f"{error.expected} in {pickles[0]}", error.found, offset=error.offset, path=path) from None
+        at = None if error.offset is None else start + error.offset
+        raise FormatError(f"{error.expected} in {pickles[0]}", error.found, offset=at, path=path) from None
     if end != len(data):
-        raise FormatError(f"the end of {pickles[0]}", f"{len(data) - end} more bytes", offset=end, path=path)
+        raise FormatError(f"the end of {pickles[0]}", f"{len(data) - end} more bytes", offset=start + end, path=path)
     used = {f"{folder}data/{key}" for key in storages} | {pickles[0]}
     records = {
         name.removeprefix(folder): data
@@ -90,28 +102,34 @@ def _members(path: str, source: Source, size: int) -> Iterator[tuple[str, Mapped
         with zipfile.ZipFile(path) as archive:
             infos, directory, comment = archive.infolist(), archive.start_dir, archive.comment
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
-        raise FormatError("a zip archive with its directory at the end", str(error), path=path) from None
+        place = source.buffer.rfind(b"PK\x05\x06")
+        at = place if place >= 0 else size
+        raise FormatError("a zip archive with its directory at the end", str(error), offset=at, path=path) from None
     names: set[str] = set()
     places: list[tuple[int, int, int, str]] = []
     for info in infos:
         name = info.filename
         if name in names:
-            raise FormatError("a name once in the archive", f"{name!r} twice", path=path)
+            twice = f"{brief(name)} twice"
+            raise FormatError("a name once in the archive", twice, offset=max(info.header_offset, 0), path=path)
         names.add(name)
+        begin = info.header_offset
         deflated = info.compress_type == zipfile.ZIP_DEFLATED
         if info.flag_bits & 1 or not (deflated or info.compress_type == zipfile.ZIP_STORED):
-            raise FormatError(f"member {name!r} stored or deflated", "it compressed otherwise or encrypted", path=path)
-        begin = info.header_offset
+            otherwise = "it compressed otherwise or encrypted"
+            raise FormatError(f"member {brief(name)} stored or deflated", otherwise, offset=max(begin, 0), path=path)
+        if info.external_attr & FOLDER and info.file_size:  # PyTorch takes it for one, and gives what was in memory
+            raise FormatError(f"bytes of member {brief(name)}", "a folder", offset=max(begin, 0), path=path)
         head = bytes(source.buffer[begin : begin + HEADER]) if 0 <= begin <= size - HEADER else b""
         if head[:4] != b"PK\x03\x04":
-            raise FormatError(f"the header of member {name!r}", "none", offset=max(begin, 0), path=path)
+            raise FormatError(f"the header of member {brief(name)}", "none", offset=max(begin, 0), path=path)
         start = begin + HEADER + int.from_bytes(head[26:28], "little") + int.from_bytes(head[28:30], "little")
         stop = start + info.compress_size
         if stop > size or not (deflated or info.compress_size == info.file_size):
             missing = f"only {size - start} more bytes"
-            raise FormatError(f"{info.file_size} bytes of member {name!r}", missing, offset=start, path=path)
+            raise FormatError(f"{info.file_size} bytes of member {brief(name)}", missing, offset=start, path=path)
         if deflated and info.file_size > LARGEST:
-            most = f"at most {LARGEST} bytes in the deflated member {name!r}"
+            most = f"at most {LARGEST} bytes in the deflated member {brief(name)}"
             raise FormatError(most, f"{info.file_size}", offset=start, path=path)
         places.append((begin, stop, DESCRIPTOR if info.flag_bits & 8 else 0, name))
         if deflated:
@@ -133,7 +151,7 @@ def _check_gaps(places: list[tuple[int, int, int, str]]) -> None:
     """
     for (_, stop, more, one), (begin, _, _, other) in pairwise(places):
         if begin < stop:
-            raise FormatError("members that lie apart", f"{one!r} and {other!r} overlap", offset=begin)
+            raise FormatError("members that lie apart", f"{brief(one)} and {brief(other)} overlap", offset=begin)
         if begin > stop + more:
             what = f"{begin - stop} bytes that are in no member of this archive, as where several files are in a row"
             raise FormatError("an archive and nothing else", what, offset=stop)
@@ -142,7 +160,7 @@ def _check_gaps(places: list[tuple[int, int, int, str]]) -> None:
 def _stored(name: str, data: Mapped, path: str) -> Mapped:
     """The bytes of a member with a pickle or a storage in it."""
     if isinstance(data, Deflated):
-        raise FormatError(f"member {name!r} stored as it is", "it compressed", offset=data.runs[0][0], path=path)
+        raise FormatError(f"member {brief(name)} stored as it is", "it compressed", offset=data.runs[0][0], path=path)
     return data
 
 
@@ -180,6 +198,9 @@ def _storage(
     if data is not None and made.nbytes < count * made.itemsize:
         found = f"{made.nbytes} bytes in data/{key}"
         raise FormatError(f"{count} elements of {dtype} ({count * made.itemsize} bytes)", found, offset=at)
+    if made.nbytes % made.itemsize:
+        found = f"{made.nbytes} bytes in data/{key}"
+        raise FormatError(f"whole elements of {dtype} ({made.itemsize} bytes each)", found, offset=at)
     return made
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..geometry import MOST_DIMENSIONS, misfit
 from .objects import Global, Stub, Value
 
 RECONSTRUCTED = re.compile(r"numpy\.(_core|core)\.multiarray\._reconstruct")
@@ -14,6 +15,9 @@ RECONSTRUCTED = re.compile(r"numpy\.(_core|core)\.multiarray\._reconstruct")
 
 BUFFERED = re.compile(r"numpy\.(_core|core)\.numeric\._frombuffer")
 """What makes an array of its numbers, from protocol 5 on."""
+
+LAST_LETTER = 0x10FFFF
+"""The last of Unicode."""
 
 _CODE = re.compile(r"[<>|=]?(?:[biufc](?:1|2|4|8|16)|[SU][0-9]{1,9}|b1|O8?)")
 
@@ -59,6 +63,8 @@ def array_of(value: Value) -> Array | None:
     dtype = type_of(kind)
     if dtype is None or not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
         return None
+    if len(shape) > MOST_DIMENSIONS or misfit(shape, (), 0, dtype.itemsize):
+        return None
     return Array(dtype, shape, order, raw)
 
 
@@ -69,6 +75,17 @@ def type_of(value: Value) -> np.dtype[Any] | None:
         return None
     order = value.state[1] if len(value.state) > 1 else "|"
     try:
-        return np.dtype(code).newbyteorder(">" if order == ">" else "<")
+        made = np.dtype(code).newbyteorder(">" if order == ">" else "<")
     except TypeError:
         return None
+    return made if made.itemsize else None
+
+
+def is_text(data: bytes, dtype: np.dtype[Any]) -> bool:
+    """Whether numbers that a type says are letters all are.
+
+    >>> is_text(b"a\0\0\0", np.dtype("<U1")), is_text(b"\xff" * 4, np.dtype("<U1"))
+    (True, False)
+    """
+    letters = np.frombuffer(data, np.dtype("u4").newbyteorder(dtype.byteorder)) if dtype.kind == "U" else ()
+    return not np.any(np.asarray(letters) > LAST_LETTER)

@@ -7,8 +7,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from ...errors import FormatError
 from ...roles import Role
 from ..coverage import cover
@@ -225,14 +223,9 @@ class _Comparison:
         settled = {id(pair) for pair, equal in zip(in_order, same, strict=True) if equal}
         for x, y, path, role in (pair for pair in pairs if id(pair) not in settled):
             one, other = x.numpy(), y.numpy()
-            if x.dtype not in NUMPY or one.dtype.kind in "?c":
-                one, other = (np.ascontiguousarray(v).view(f"u{_unit(v)}") for v in (one, other))
-            if what := numbers_differ(one, other):
+            bits = x.dtype not in NUMPY or one.dtype.kind in "?c"
+            if what := numbers_differ(one, other, bits=bits):
                 self.differ(path, what, role)
-
-
-def _unit(values: np.ndarray[Any, Any]) -> int:
-    return min(values.itemsize, 8)
 
 
 def _bytes(tensor: Tensor) -> Any:

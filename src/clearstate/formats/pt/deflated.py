@@ -61,10 +61,11 @@ def unpacked(data: Data) -> Iterator[bytes]:
                     break
                 yield piece
     except zlib.error as error:
-        raise FormatError("deflated bytes in a member", str(error)) from None
+        raise FormatError("deflated bytes in a member", str(error), offset=data.runs[0][0]) from None
     if (count, crc) != (data.full, data.crc) or not engine.eof:
         found = "more" if count > data.full else f"{count} bytes, or others"
-        raise FormatError(f"{data.full} bytes in a deflated member, as its checksum says", found)
+        what = f"{data.full} bytes in a deflated member, as its checksum says"
+        raise FormatError(what, found, offset=data.runs[0][0])
 
 
 def same(one: Data, other: Data) -> bool:

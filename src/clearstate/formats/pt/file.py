@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ...errors import FormatError
 from ..data import Data
+from ..geometry import MOST_DIMENSIONS, by, misfit, negative
 from .brief import brief
 from .objects import DTYPE_BYTES, Global, Storage, Stub, Tensor, Value, view_of
 
@@ -85,8 +86,10 @@ def tensor_made(stub: Stub) -> Value:
         first, stop = view_of(tensor).extent
         count = storage.nbytes // tensor.itemsize
         if first < 0 or stop > count:
-            what = f"a tensor of {'x'.join(map(str, size))} that sees elements {first} to {stop - 1}"
+            what = f"a tensor of {by(size)} that sees elements {first} to {stop - 1}"
             raise FormatError(what, f"a storage of {count}")
+    if wrong := misfit(size, stride, offset, tensor.itemsize) or negative(stride, len(size)):
+        raise FormatError(wrong.expected, wrong.found)
     if storage.view is not None:
         tensor.storage, first = storage.view
         tensor.offset += first
@@ -94,4 +97,8 @@ def tensor_made(stub: Stub) -> Value:
 
 
 def _numbers(values: Value) -> bool:
-    return isinstance(values, tuple) and all(type(n) is int and abs(n) < 2**62 for n in values) and len(values) < 1000
+    return (
+        isinstance(values, tuple)
+        and all(type(n) is int and abs(n) < 2**62 for n in values)
+        and len(values) <= MOST_DIMENSIONS
+    )

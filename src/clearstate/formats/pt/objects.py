@@ -190,7 +190,8 @@ class Tensor:
         """
         if self.storage.data is None:
             raise ValueError("a tensor without data (on the meta device)")
-        flat = self.storage.data.array().view("u1").view(NUMPY.get(self.dtype, f"u{self.itemsize}"))
+        raw = self.storage.data.array().view("u1")
+        flat = raw[: len(raw) - len(raw) % self.itemsize].view(NUMPY.get(self.dtype, f"u{self.itemsize}"))
         strides = [s * flat.itemsize for s in self.stride]
         return np.lib.stride_tricks.as_strided(flat[self.offset :], self.size, strides, writeable=False)
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ClearstateError
+from ...errors import ClearstateError, FormatError
 from ...inventory import some
 from ..data import Held
-from .arrays import BUFFERED, RECONSTRUCTED, array_of, type_of
+from .arrays import BUFFERED, RECONSTRUCTED, array_of, is_text, type_of
 from .file import tensor_made
 from .inventory import is_dangerous
 from .layouts import class_of, is_module, is_subclass, tensor_in
@@ -284,7 +284,10 @@ def _bare_tensor(stub: Stub) -> Value:
         NotPlain: it is no tensor on a storage, or it has more numbers among its attributes.
     """
     function, _, args, *state = stub.args
-    made = tensor_made(Stub("reduce", function, args))
+    try:
+        made = tensor_made(Stub("reduce", function, args))
+    except FormatError:
+        raise NotPlain from None
     if not isinstance(made, Tensor) or any(isinstance(part, Tensor | Storage | Stub) for part in walk(state)):
         raise NotPlain
     return made
@@ -354,7 +357,7 @@ def _numpy_scalar(stub: Stub) -> Value:
     args = stub.args if isinstance(stub.args, tuple) else ()
     raw = bytes_in(args[1]) if len(args) == 2 else None
     dtype = _numpy_type(args[0]) if args else np.dtype("O")
-    if raw is None or dtype.hasobject or len(raw) != dtype.itemsize:
+    if raw is None or dtype.hasobject or len(raw) != dtype.itemsize or not is_text(raw, dtype):
         raise NotPlain
     number = np.frombuffer(raw, dtype)[0].item()
     if isinstance(number, complex):
@@ -380,6 +383,8 @@ def _numpy_array(stub: Stub) -> Value:
 
 def _of_bytes(data: bytes | None, dtype: np.dtype[Any], shape: tuple[int, ...], fortran: Value) -> Value:
     if data is None or dtype.hasobject or len(data) != int(np.prod(shape, dtype=object)) * dtype.itemsize:
+        raise NotPlain
+    if not is_text(data, dtype):
         raise NotPlain
     array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
     if dtype.kind in "US":

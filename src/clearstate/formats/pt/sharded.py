@@ -111,16 +111,18 @@ def _index_in(folder: str) -> str:
 def _read_index(path: str) -> tuple[dict[str, Any], dict[str, str]]:
     """What an index says besides, and the shard of each name."""
     with open(path, "rb") as handle:
-        data = handle.read(LONGEST_INDEX + 1)
-    if len(data) > LONGEST_INDEX:
-        raise FormatError(f"an index of at most {LONGEST_INDEX} bytes", "a longer one", path=path)
+        size = os.fstat(handle.fileno()).st_size  # memory is set aside for as much as is asked for
+        if size > LONGEST_INDEX:
+            raise FormatError(f"an index of at most {LONGEST_INDEX} bytes", "a longer one", path=path)
+        data = handle.read(size)
     if data.count(b"{") + data.count(b"[") > MOST_PARTS:
         raise FormatError("an index: names, and the shard of each", "a heap of lists or objects", path=path)
     try:
         index = json.loads(data, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         found = str(error)[:120] if isinstance(error, ValueError) else "a nest without end"
-        raise FormatError("an index in JSON", found, path=path) from None
+        place = error.pos if isinstance(error, json.JSONDecodeError) else None
+        raise FormatError("an index in JSON", found, offset=place, path=path) from None
     places = index.pop("weight_map", None) if isinstance(index, dict) else None
     if not isinstance(places, dict) or not isinstance(index.get("metadata", {}), dict):
         raise FormatError("an index with a weight_map (names, and the shard of each)", brief(index), path=path)
@@ -142,10 +144,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _opened(index: str, folder: str, name: str) -> File:
     path = os.path.join(folder, name)
     if not os.path.exists(path):
-        raise FormatError(f"the shard {name} beside the index", "no such file", path=index)
+        raise FormatError(f"the shard {name[:99]} beside the index", "no such file", path=index)
     kind = kind_of(path)
     if kind not in CONTAINERS:
-        raise FormatError(f"a shard {name} that PyTorch or safetensors wrote", f"{kind or 'another'} file", path=index)
+        found = f"{kind or 'another'} file"
+        raise FormatError(f"a shard {name[:99]} that PyTorch or safetensors wrote", found, path=index)
     file = CONTAINERS[kind].open(path)
     if not isinstance(file.root, dict) or not all(isinstance(key, str) for key in file.root):
         raise FormatError("a dict of tensors by name in a shard", brief(file.root), path=path)

@@ -309,6 +309,8 @@ def _decimal(text: bytes) -> int:
 
 
 def _long(data: bytes) -> int:
+    if len(data) > 1600:  # what Python does not write in digits
+        raise ValueError(f"a number of {len(data)} bytes")
     return int.from_bytes(data, "little", signed=True)
 
 

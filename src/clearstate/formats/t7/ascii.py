@@ -44,18 +44,21 @@ class AsciiDecoder:
             self.pos += 1
 
     def integer(self, expected: str) -> int:
+        return self._whole(expected, 31)
+
+    def _whole(self, expected: str, bits: int) -> int:
         match = _INT.match(self.buffer, self.pos)
-        if match is None or len(match[1]) > 20:
-            raise self._unexpected(f"{expected} (an integer)")
+        if match is None or len(match[1]) > 20 or not -(1 << bits) <= (value := int(match[1])) < 1 << bits:
+            raise self._unexpected(f"{expected} (an integer of {bits} bits)")
         self.pos = match.end()
         self._newline()
-        return int(match[1])
+        return value
 
     def long(self, expected: str) -> int:
-        return self.integer(expected)
+        return self._whole(expected, 63)
 
     def longs(self, count: int, expected: str) -> tuple[int, ...]:
-        return tuple(self.integer(expected) for _ in range(count))
+        return tuple(self.long(expected) for _ in range(count))
 
     def double(self) -> float:
         match = _TOKEN.match(self.buffer, self.pos)

@@ -42,6 +42,9 @@ KNOWN_KEYS = 4096
 LAST_INDEX = 2**31 - 1
 """The largest number an object can have; anything larger is a negative one here, and takes the careful way."""
 
+PLAIN = 2**48
+"""Sizes and strides up to this number are plainly right, and as many elements; larger ones take the careful way."""
+
 _NO_TABLE = Table()
 
 
@@ -315,12 +318,13 @@ class BulkDecoder(BinaryDecoder):
         else:
             return None
         if dims:
-            last = offset
+            last, numel = offset, 1
             for n, step in zip(size, stride, strict=True):
-                if n <= 0 or step < 0:
+                if n <= 0 or not 0 <= step <= PLAIN:
                     return None
                 last += (n - 1) * step
-            if offset < 0 or last >= (0 if storage is None else storage.data.count):
+                numel *= n
+            if offset < 0 or numel > PLAIN or last >= (0 if storage is None else storage.data.count):
                 return None
         return Tensor(declared.typename, size, stride, offset, storage, version=declared.version), new, pos
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from ...roles import DROPPED_BY_DEFAULT, Role
 from ..coverage import cover
+from ..differences import numbers_differ
 from .classes import Left
-from .objects import Object, Storage, Table, Tensor, Value, numeric_class, references, view_of
+from .objects import Object, Storage, Table, Tensor, Value, numeric_class, references, storage_of, view_of
 from .survey import Place, survey
 
 DEFAULT_TYPE = "torch.DoubleTensor"
@@ -89,7 +90,7 @@ def _same(old: Value, new: Value, left: Left) -> bool:
 def _same_tensor(old: Tensor, new: Tensor) -> bool:
     if old.typename != new.typename or old.size != new.size:
         return False
-    return old.storage is None if new.storage is None else bool((old.numpy() == new.numpy()).all())
+    return old.storage is None if new.storage is None else numbers_differ(old.numpy(), new.numpy()) is None
 
 
 def fresh_value(place: Place) -> Value:
@@ -134,7 +135,13 @@ def _tensor(typename: str, number: float | None, dims: int = 1) -> Tensor:
 
 
 def _zeros(old: Tensor) -> Tensor:
-    return Tensor.of(np.zeros(old.size), old.typename) if old.numel else Tensor(old.typename)
+    if not old.numel or old.storage is None:
+        return Tensor(old.typename)
+    if old.numel <= len(old.storage):
+        return Tensor.of(np.zeros(old.size), old.typename)
+    first, stop = view_of(old).extent  # elements that repeat go on doing so
+    zeros = Storage.of(storage_of(old.typename), np.zeros(stop - first))
+    return Tensor(old.typename, old.size, old.stride, 0, zeros)
 
 
 def _longs(detail: int | str, table: Table) -> Storage:

@@ -18,6 +18,7 @@ import numpy as np
 from ...errors import FormatError, WrongFormat
 from ..data import Data, Source
 from ..garbage import uncollected
+from ..geometry import MOST_DIMENSIONS, Misfit, by, misfit, negative
 from .ascii import AsciiDecoder
 from .binary import MISSING, BinaryDecoder, Progress, kind_name, text
 from .bulk import BulkDecoder
@@ -44,7 +45,7 @@ SHOWN = 256
 """Bytes of a file's start that tell an old layout."""
 
 _ASCII = re.compile(rb"\s*[0-8]\s")
-_VERSION = re.compile(rb"V (0|[1-9][0-9]*)")
+_VERSION = re.compile(rb"V (0|[1-9][0-9]{0,8})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,15 +392,17 @@ class _Reader:
         decoder = self.decoder
         at = decoder.pos
         dims = decoder.integer("the number of dimensions of a tensor")
-        if not 0 <= dims <= (decoder.end - decoder.pos) // 2:
+        if not 0 <= dims <= MOST_DIMENSIONS:
             raise FormatError("the number of dimensions of a tensor", str(dims), offset=at)
+        begins = [decoder.pos]
         size = decoder.longs(dims, "the sizes of a tensor")
+        begins.append(decoder.pos)
         stride = decoder.longs(dims, "the strides of a tensor")
-        if any(n < 0 for n in size):
-            raise FormatError("the sizes of a tensor", f"a negative one: {_by(size)}", offset=at)
+        begins.append(decoder.pos)
         offset = decoder.long("the offset of a tensor") - 1
         tensor = Tensor(typename, size, stride, offset, version=version)
-        self.stack.append(_Frame(self._fill_tensor, tensor))
+        self.stack.append(frame := _Frame(self._fill_tensor, tensor))
+        frame.key = begins
         return tensor
 
     def _fill_tensor(self, frame: _Frame) -> None:
@@ -411,13 +414,22 @@ class _Reader:
         if storage is not None and (type(storage) is not Storage or storage.typename != due):
             raise FormatError(f"a {due} or nil", repr(storage), offset=at)
         tensor.storage = storage
-        if tensor.numel:
+        if tensor.numel > 0 and min(tensor.size) > 0:
             first, stop = view_of(tensor).extent
             have = 0 if storage is None else len(storage)
             if first < 0 or stop > have:
-                expected = f"a storage that a tensor of {_by(tensor.size)} (strides {_by(tensor.stride)}) lies in"
+                expected = f"a storage that a tensor of {by(tensor.size)} (strides {by(tensor.stride)}) lies in"
                 found = f"elements {first} to {stop - 1} of a storage of {have}"
                 raise FormatError(expected, found, offset=at)
+        wrong = misfit(tensor.size, tensor.stride, tensor.offset, tensor.itemsize)
+        if wrong := wrong or negative(tensor.stride, len(tensor.size)):
+            raise FormatError(wrong.expected, wrong.found, offset=self._place(wrong, tensor, frame.key))
+
+    def _place(self, wrong: Misfit, tensor: Tensor, begins: list[int]) -> int:
+        """Where a size, a stride or an offset stands; in an ascii file, where those of its kind begin."""
+        group, number = divmod(wrong.place, max(len(tensor.size), 1))
+        width = self.decoder.long_size if isinstance(self.decoder, BinaryDecoder) else 0
+        return begins[group] + number * width
 
 
 _PAYLOADS = {
@@ -427,10 +439,6 @@ _PAYLOADS = {
     "tds.Hash": _Reader._hash,
     "tds_hash": _Reader._hash,
 }
-
-
-def _by(numbers: tuple[int, ...]) -> str:
-    return "x".join(map(str, numbers))
 
 
 def _kind_of(value: Value) -> int:

@@ -3,6 +3,7 @@
 # make browser puts Chromium, for the tests of reports, on a machine with apt-get, or says how to get it
 # make charts  builds what reports draw with from its pinned npm packages
 # make docs    builds the documentation in build/site: open index.html there
+# make fuzz    damaged files through every verb: make fuzz MUTANTS=100000 SEED=1
 # make bench   measures, in one table
 # make build   a wheel and an sdist in dist/
 # make clean   removes everything that make made
@@ -12,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint types browser charts docs bench build clean
+.PHONY: demo test lint types browser charts docs fuzz bench build clean
 
 demo: $(VENV)/runtime
 	@mkdir -p build
@@ -44,6 +45,12 @@ charts:
 
 docs: $(VENV)/development
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+MUTANTS ?= 10000
+SEED ?= 1
+
+fuzz: $(VENV)/development
+	PYTHONPATH=src:. $(BIN)/python -m tests.fuzz --mutants $(MUTANTS) --seed $(SEED)
 
 bench: $(VENV)/development
 	$(BIN)/python benchmarks/bench.py

@@ -23,8 +23,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clearstate.formats.kinds import KINDS, Kind
 from clearstate.formats.peek import HEAD, TAIL
-from clearstate.formats.sniff import KINDS, MAGIC, Kind, refuse, sniff, sniff_bytes
+from clearstate.formats.sniff import MAGIC, refuse, sniff, sniff_bytes
 from tests.recordings import DIGITS, PUBLIC, RECORDED, paths, short
 
 

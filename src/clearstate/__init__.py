@@ -16,33 +16,33 @@ from typing import TYPE_CHECKING
 from .lazily import names
 
 if TYPE_CHECKING:
-    from .clearing import Cleared, clear_file, clear_state, cleared
-    from .converting import Converted, convert, convert_file
     from .errors import ClearstateError, ConversionError, FormatError, NothingLeft, WrongFormat
     from .export import Coverage, coverage, to_onnx, to_stock, write_definition
-    from .formats.t7.backends import CannotConvert
-    from .inspecting import inspect
+    from .formats.t7.backends.pairs import CannotConvert
     from .inventory import Entry, Inventory
-    from .live.baseline import Baseline, observe
-    from .live.declared import register
+    from .live.evidence.baseline import Baseline, observe
+    from .live.evidence.declared import register
     from .live.leaks import Leak, Leaks, find_leaks
     from .live.wrappers import unwrap
-    from .nn.flat import load_parameters
-    from .nn.t7 import UnknownClass, load
+    from .nn.t7.files import UnknownClass, load
+    from .nn.t7.numbers import load_parameters
     from .roles import Role
-    from .saving import save
-    from .verifying import Verdict, verify
+    from .verbs.clear import Cleared, clear_file, clear_state, cleared
+    from .verbs.convert import Converted, convert, convert_file
+    from .verbs.inspect import inspect
+    from .verbs.save import save
+    from .verbs.verify import Verdict, verify
 
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "Cleared": "clearing",
-    "clear_file": "clearing",
-    "clear_state": "clearing",
-    "CannotConvert": "formats.t7.backends",
-    "Converted": "converting",
-    "convert": "converting",
-    "convert_file": "converting",
+    "Cleared": "verbs.clear",
+    "clear_file": "verbs.clear",
+    "clear_state": "verbs.clear",
+    "CannotConvert": "formats.t7.backends.pairs",
+    "Converted": "verbs.convert",
+    "convert": "verbs.convert",
+    "convert_file": "verbs.convert",
     "ClearstateError": "errors",
     "ConversionError": "errors",
     "FormatError": "errors",
@@ -53,24 +53,24 @@ _ROOMS = {
     "to_onnx": "export",
     "to_stock": "export",
     "write_definition": "export",
-    "Baseline": "live.baseline",
-    "UnknownClass": "nn.t7",
-    "inspect": "inspecting",
+    "Baseline": "live.evidence.baseline",
+    "UnknownClass": "nn.t7.files",
+    "inspect": "verbs.inspect",
     "Entry": "inventory",
     "Inventory": "inventory",
-    "cleared": "clearing",
+    "cleared": "verbs.clear",
     "Leak": "live.leaks",
     "Leaks": "live.leaks",
     "find_leaks": "live.leaks",
-    "load": "nn.t7",
-    "load_parameters": "nn.flat",
-    "observe": "live.baseline",
-    "register": "live.declared",
-    "save": "saving",
+    "load": "nn.t7.files",
+    "load_parameters": "nn.t7.numbers",
+    "observe": "live.evidence.baseline",
+    "register": "live.evidence.declared",
+    "save": "verbs.save",
     "Role": "roles",
-    "Verdict": "verifying",
+    "Verdict": "verbs.verify",
     "unwrap": "live.wrappers",
-    "verify": "verifying",
+    "verify": "verbs.verify",
 }
 
 __all__ = [

@@ -8,7 +8,7 @@
 True
 """
 
-from .formats.t7.backends import (
+from .formats.t7.backends.pairs import (
     CannotConvert,
     Changed,
     Refused,

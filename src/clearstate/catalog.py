@@ -10,7 +10,7 @@ To say what the constructor leaves in a transient field, where emptying it is no
 >>> catalog.register("my.Cache", transient=catalog.tensor("seen", "torch.LongTensor") | catalog.value("steps", 0))
 """
 
-from .formats.t7.classes import (
+from .formats.t7.meaning.classes import (
     UNDECLARED,
     ClassEntry,
     absent,

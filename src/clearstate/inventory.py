@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .roles import GLOSS, Role
+from .wording import size_text
 
 SHOWN = 10
 """How many pieces of a live module are told one by one."""
@@ -239,26 +240,3 @@ def _judgement(entry: Entry) -> str:
 
 def _row(tag: str, *cells: str | None) -> str:
     return f"<tr>{''.join(f'<{tag}>{html.escape(cell or str())}</{tag}>' for cell in cells)}</tr>"
-
-
-def some(names: Sequence[str], most: int) -> str:
-    """The first names, and how many there are besides.
-
-    >>> some(["a", "b", "c"], 2), some(["a", "b"], 2)
-    ('a, b and 1 more', 'a, b')
-    """
-    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
-
-
-def size_text(count: int) -> str:
-    """A number of bytes for people, in powers of 1000 as file managers count.
-
-    >>> size_text(999), size_text(4_885_903), size_text(8_500_000_000)
-    ('999 B', '4.9 MB', '8.5 GB')
-    """
-    size, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if size < 999.5 or unit == "TB":
-            break
-        size /= 1000
-    return f"{size:.0f} B" if unit == "B" else f"{size:.3g} {unit}" if size >= 99.5 else f"{size:.1f} {unit}"

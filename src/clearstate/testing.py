@@ -20,9 +20,9 @@ from torch import Tensor
 from .formats import t7
 from .live.inventory import inspect
 from .nn import Criterion
-from .nn.ownership import Kept, mapped, tensors
-from .nn.stateful import KEPT, Stateful
-from .nn.t7 import to_graph, to_live
+from .nn.protocol.ownership import Kept, mapped, tensors
+from .nn.protocol.stateful import KEPT, Stateful
+from .nn.t7.files import to_graph, to_live
 from .roles import Role
 
 

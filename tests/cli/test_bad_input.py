@@ -14,6 +14,7 @@ import pytest
 
 import clearstate as cs
 from clearstate.formats import t7
+from clearstate.verbs import inspect
 from tests.cli.conftest import Command
 
 USAGE = [
@@ -149,15 +150,15 @@ def test_bytes_after_the_end_are_refused(command: Command, net: str, here: Path)
 
 def fails_to_open(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root may read everything, so what a system says to others is said by hand."""
-    real = cs.inspecting.open_path
+    real = inspect.open_path
 
     def open_path(path: Any, **options: Any) -> Any:
         if os.path.basename(path) == name:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return real(path, **options)
 
-    for room in ("inspecting", "clearing", "verifying"):
-        monkeypatch.setattr(f"clearstate.{room}.open_path", open_path)
+    for room in ("inspect", "clear", "verify"):
+        monkeypatch.setattr(f"clearstate.verbs.{room}.open_path", open_path)
 
 
 def test_a_file_that_may_not_be_read_is_named(command: Command, net: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pytest
 import clearstate as cs
 from clearstate.cli import meter
 from clearstate.formats import t7
+from clearstate.wording import size_text
 from tests.cli.conftest import Command
 from tests.recordings import CASES, DIGITS, FORMATS, case, paths
 
@@ -42,9 +43,9 @@ def test_the_summary_has_bytes_before_and_after_by_role(command: Command, net: s
     rows = {line.split()[0]: re.split(r" {2,}", line.strip()) for line in done.lines[2:] if line.startswith("  ")}
     for role, count in before.by_role().items():
         left = after.by_role().get(role, 0)
-        told = [cs.inventory.size_text(count), cs.inventory.size_text(left) if left else "-"]
+        told = [size_text(count), size_text(left) if left else "-"]
         assert rows[str(role)][1:] == told
-    assert rows["1"][1:3] == [cs.inventory.size_text(before.size), cs.inventory.size_text(after.size)]
+    assert rows["1"][1:3] == [size_text(before.size), size_text(after.size)]
 
 
 def test_dropping_gradients_halves_the_cleared_file_and_says_how_torch7_gets_them_back(

@@ -12,6 +12,7 @@ import pytest
 import clearstate as cs
 from clearstate.formats import t7
 from clearstate.formats.t7 import Object, Table, Tensor
+from clearstate.wording import size_text
 from tests.cli.conftest import Command
 from tests.recordings import DIGITS
 
@@ -60,7 +61,7 @@ def test_the_summary_counts_classes_tensors_and_bytes(command: Command, net: str
         count = sum(module.typename == name for module in t7.load(net)["modules"].array())
         assert rows[name] == f"{count} cud{name}"
     assert rows["torch.FloatTensor"].endswith("torch.CudaTensor")
-    sizes = [cs.inventory.size_text(os.path.getsize(name)) for name in (net, "cudnn.t7")]
+    sizes = [size_text(os.path.getsize(name)) for name in (net, "cudnn.t7")]
     assert f"  1 file, {sizes[0]} → {sizes[1]}" in done.lines
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import clearstate as cs
 from clearstate.formats import t7
+from clearstate.wording import size_text
 from tests.cli.conftest import Command
 from tests.recordings import FORMATS, RECORDED, paths
 
@@ -39,7 +40,7 @@ def test_every_role_is_shown_with_its_bytes_and_its_fate(command: Command, net: 
     inventory = cs.inspect(net)
     rows = {words[0]: words for line in done.lines[2:9] if (words := line.split())}
     for role, count in inventory.by_role().items():
-        assert " ".join(rows[str(role)][1:3]) == cs.inventory.size_text(count)
+        assert " ".join(rows[str(role)][1:3]) == size_text(count)
         assert ("goes" in rows[str(role)]) == (role in cs.roles.DROPPED_BY_DEFAULT)
 
 

@@ -12,11 +12,11 @@ import clearstate.export
 import clearstate.nn.packs  # noqa: F401 - registers its classes
 from clearstate import backends, catalog
 from clearstate.export.rules.table import RULES
-from clearstate.formats.t7 import backends as pairs
-from clearstate.formats.t7 import classes
-from clearstate.live import classes as facts
-from clearstate.live import declared
-from clearstate.nn.stateful import CLASSES
+from clearstate.formats.t7.backends import pairs as pairs
+from clearstate.formats.t7.meaning import classes
+from clearstate.live.bytecode import classes as facts
+from clearstate.live.evidence import declared
+from clearstate.nn.protocol.stateful import CLASSES
 from tests.docs import samples
 
 

@@ -7,9 +7,9 @@ import re
 import numpy as np
 
 from clearstate.formats import t7
-from clearstate.formats.t7 import layout
-from clearstate.formats.t7.objects import ELEMENT, HEADED, PAYLOADS, element_type
-from clearstate.formats.t7.reader import GENERATOR_BYTES
+from clearstate.formats.t7.codec import layout
+from clearstate.formats.t7.codec.objects import ELEMENT, HEADED, PAYLOADS, element_type
+from clearstate.formats.t7.codec.reader import GENERATOR_BYTES
 from tests.docs.pages import DOCS, blocks, rows
 from tests.recordings import RECORDED
 

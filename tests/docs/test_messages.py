@@ -9,7 +9,7 @@ from tools.site.messages import LISTS, PAGE, SECTIONS, cell, kinds, listed, mess
 
 import clearstate as cs
 from clearstate.cli import run
-from clearstate.formats.sniff import KINDS
+from clearstate.formats.kinds import KINDS
 
 PAGE_TEXT = PAGE.read_text(encoding="utf-8")
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 import clearstate as cs
 import clearstate.nn as nn
-from clearstate.nn.ownership import tensors
 from clearstate.nn.packs import cudnn_rnn, nnx, rnn
+from clearstate.nn.protocol.ownership import tensors
 from tests.export.test_source import cell
 
 

@@ -11,8 +11,8 @@ import torch
 
 import clearstate as cs
 import clearstate.nn as nn
-from clearstate.nn.ownership import mapped
 from clearstate.nn.packs import cudnn_rnn, dpnn, fast_neural_style, inn, rnn, w2nn
+from clearstate.nn.protocol.ownership import mapped
 from tests.export.test_semantics import assert_same, converted, image, like
 from tests.export.written import imported
 

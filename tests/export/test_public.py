@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import clearstate as cs
-from clearstate.nn.ownership import tensors
+from clearstate.nn.protocol.ownership import tensors
 from tests.recordings import PUBLIC, paths
 
 NETS = [path for path in PUBLIC if path.name.endswith("_net.txt")]

@@ -14,8 +14,8 @@ import clearstate as cs
 from clearstate.export.convert import export
 from clearstate.export.definition import write
 from clearstate.nn import Criterion
-from clearstate.nn.ownership import mapped, tensors
-from clearstate.nn.stateful import Stateful
+from clearstate.nn.protocol.ownership import mapped, tensors
+from clearstate.nn.protocol.stateful import Stateful
 from tests.export.written import imported
 from tests.nn.recorded import Recorded, all_cases, assert_close, read
 from tests.recordings import PACKS, names

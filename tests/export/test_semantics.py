@@ -15,7 +15,7 @@ from torch import Tensor
 
 import clearstate as cs
 import clearstate.nn as nn
-from clearstate.nn.ownership import mapped, tensors
+from clearstate.nn.protocol.ownership import mapped, tensors
 
 Make = Callable[[], Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .run import LONGEST, Plan, fuzz, shown
+from .run import LONGEST, Plan, again, fuzz, shown
 
 
 def main() -> int:
@@ -17,10 +17,12 @@ def main() -> int:
     words.add_argument("--workers", type=int, default=2, help="processes")
     words.add_argument("--form", help="only this form: t7, zip, stream, pickle, tar, safetensors or index")
     words.add_argument("--recipe", help="try only the mutant of this line")
+    words.add_argument("--corpus", action="store_true", help="first the mutants of corpus.jsonl")
     given = words.parse_args()
     if given.recipe is not None:
         return shown(given.recipe)
-    return fuzz(Plan(given.seed, given.first, given.mutants, given.workers, LONGEST, given.form))
+    wrong = again() if given.corpus else 0
+    return wrong or fuzz(Plan(given.seed, given.first, given.mutants, given.workers, LONGEST, given.form))
 
 
 if __name__ == "__main__":

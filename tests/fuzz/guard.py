@@ -17,8 +17,8 @@ import torch
 
 import clearstate as cs
 from clearstate.formats import t7
-from clearstate.formats.t7.survey import Path as Place
-from clearstate.formats.t7.survey import path_below
+from clearstate.formats.t7.meaning.survey import Path as Place
+from clearstate.formats.t7.meaning.survey import path_below
 
 KEPT = ("parameter", "buffer", "constant")
 
@@ -102,10 +102,13 @@ def _unlike_t7(ours: Any, theirs: Any, kept: set[str]) -> str | None:
             other = _at(theirs, keys)
             if not isinstance(other, t7.Tensor) or value.size != other.size or value.typename != other.typename:
                 return f"{path}: {value} became {other}"
-            if value.nbytes <= MOST and value.numpy().tobytes() != other.numpy().tobytes():
-                if not np.array_equal(value.numpy(), other.numpy(), equal_nan=value.numpy().dtype.kind == "f"):
-                    return f"{path}: other numbers"
+            if value.nbytes <= MOST and not _same_numbers(value.numpy(), other.numpy()):
+                return f"{path}: other numbers"
     return None
+
+
+def _same_numbers(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+    return a.tobytes() == b.tobytes() or np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
 
 
 def _at(root: Any, keys: Keys) -> Any:

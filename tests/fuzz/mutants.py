@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from .places import (
     FLOATS,
@@ -75,7 +75,7 @@ def of_recipe(line: str) -> Mutant:
     return Mutant(said["seed"], edits, said["whole"])
 
 
-@lru_cache(maxsize=None)
+@cache
 def places_in(name: str, part: str, whole: bool) -> tuple[list[Place], list[Place]]:
     """The numbers in a part of a seed, and the opcodes of its pickles."""
     seed = seed_of(name)
@@ -86,7 +86,7 @@ def places_in(name: str, part: str, whole: bool) -> tuple[list[Place], list[Plac
         return list(of_json(data)), []
     if part.endswith(".safetensors"):
         length = 8 + int.from_bytes(data[:8], "little")
-        texts = [place for place in of_json(data) if 8 <= place.start and place.stop <= length]
+        texts = [place for place in of_json(data) if place.start >= 8 and place.stop <= length]
         return [Place(0, 8, "<Q")] * 8 + texts, []
     if data[:4] == b"PK\x03\x04":
         return of_zip(data), []
@@ -153,15 +153,14 @@ def _number(chance: random.Random, place: Place, data: bytes) -> bytes:
     if place.kind == "pickle" and chance.random() < 0.4:
         return _opcode(chance)
     was = value_at(place, data)
-    value: float = chance.choice(
-        (chance.choice(SPECIAL), chance.choice(SPECIAL), place.start, None, chance.choice(FLOATS))
-    )  # type: ignore[assignment]
+    kinds = (chance.choice(SPECIAL), chance.choice(SPECIAL), place.start, None, chance.choice(FLOATS))
+    value: Any = chance.choice(kinds)
     if value is None:
         whole = int(was) if was == was and abs(was) < 2**63 else 1
         value = chance.choice((whole + 1, whole - 1, whole * 2, -whole, whole << 32, whole ^ 1 << chance.randrange(62)))
     if isinstance(value, float) and place.kind not in ("text", "json", "pickle") and place.kind[1] not in "df":
         value = chance.choice(SPECIAL)
-    return encoded(place, data, value)
+    return encoded(place, value)
 
 
 def _opcode(chance: random.Random) -> bytes:

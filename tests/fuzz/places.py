@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from clearstate.errors import FormatError
 from clearstate.formats.data import Source
-from clearstate.formats.t7.ascii import AsciiDecoder
-from clearstate.formats.t7.binary import MISSING, BinaryDecoder
-from clearstate.formats.t7.reader import _Reader
+from clearstate.formats.t7.codec.binary import MISSING, BinaryDecoder
+from clearstate.formats.t7.codec.reader import _Reader
 
 
 class Place(NamedTuple):
@@ -45,7 +44,7 @@ OPCODES = (
 """What stands in a pickle in place of a number."""
 
 
-def encoded(place: Place, data: bytes, value: float) -> bytes:
+def encoded(place: Place, value: Any) -> bytes:
     """A number as it stands at a place; one that does not fit loses its upper bits."""
     kind = place.kind
     if kind in ("text", "json"):
@@ -55,13 +54,13 @@ def encoded(place: Place, data: bytes, value: float) -> bytes:
     if kind == "pickle":
         if isinstance(value, float):
             return b"G" + struct.pack(">d", value)
-        raw = value.to_bytes(9, "little", signed=True)
-        return b"\x8a\x09" + raw
+        whole: bytes = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+        return b"\x8a" + bytes((len(whole),)) + whole
     if kind[1] in "df":
         return struct.pack(kind, float(value))
     size = struct.calcsize(kind)
     number = 0 if isinstance(value, float) else value
-    raw = (number % (1 << 8 * size)).to_bytes(size, "little")
+    raw: bytes = (number % (1 << 8 * size)).to_bytes(size, "little")
     return raw[::-1] if kind[0] == ">" else raw
 
 
@@ -74,9 +73,10 @@ def value_at(place: Place, data: bytes) -> float:
         if place.kind == "octal":
             return int(raw.strip(b"\0 "), 8)
         if place.kind == "pickle":
-            return int(next(iter(pickletools.genops(raw + b"."))).arg)  # type: ignore[union-attr]
-        return float(struct.unpack(place.kind, raw)[0]) if place.kind[1] in "df" else struct.unpack(place.kind, raw)[0]  # type: ignore[no-any-return]
-    except (ValueError, TypeError, AttributeError, struct.error, AssertionError):
+            return int(next(iter(pickletools.genops(raw + b".")))[1] or 0)
+        number: float = struct.unpack(place.kind, raw)[0]
+        return number
+    except (ValueError, TypeError, struct.error):
         return 1
 
 

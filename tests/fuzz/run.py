@@ -37,6 +37,12 @@ STUCK = 120.0
 FOUND = Path(__file__).parents[2] / "build" / "fuzz"
 """Where the mutants go that show a fault."""
 
+FASTEST = "/dev/shm" if os.path.isdir("/dev/shm") else None
+"""Where files are written: in memory where there is a place, since each new file waits for its disk."""
+
+TURNS = 8
+"""Ways in which each mutant of the corpus is tried."""
+
 REPORT_EVERY = 200
 
 
@@ -45,18 +51,19 @@ class Plan(NamedTuple):
 
     seed: int
     first: int
-    count: int
+    mutants: int
     workers: int
     seconds: float
     form: str | None = None
 
 
 @contextlib.contextmanager
-def limited(size: int, seconds: float = LONGEST) -> Iterator[None]:
+def limited(size: int, seconds: float = LONGEST, memory: int | None = CONSTANT) -> Iterator[None]:
     """So much memory and time for what is done in here: `MemoryError` and `TimeUp` are raised beyond."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     held = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_DATA, (held + TIMES * size + CONSTANT, hard))
+    if memory is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (held + TIMES * size + memory, hard))
     before = signal.signal(signal.SIGPROF, _time_up)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
@@ -71,11 +78,13 @@ def _time_up(*_: Any) -> None:
     raise TimeUp
 
 
-def fault_of(what: Mutant, salt: str, folder: Path, seconds: float = LONGEST) -> Fault | None:
-    """What goes wrong with a mutant, if anything does."""
+def fault_of(
+    what: Mutant, salt: str, folder: Path, seconds: float = LONGEST, memory: int | None = CONSTANT
+) -> Fault | None:
+    """What goes wrong with a mutant, if anything does; ``salt`` says what is done with it."""
     size = sum(map(len, what.files().values()))
     try:
-        with limited(size, seconds):
+        with limited(size, seconds, memory):
             tried(what, folder, random.Random(salt))
     except Fault as fault:
         return fault
@@ -100,7 +109,7 @@ def _work(plan: Plan, numbers: range, to: Connection) -> None:
 
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    folder = Path(tempfile.mkdtemp(dir=FASTEST))
     met: set[str] = set()
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -130,7 +139,7 @@ def _warm(folder: Path) -> None:
     from .seeds import NAMES
 
     for names in NAMES.values():
-        for turn, name in enumerate(names[:6] * 4):
+        for turn, name in enumerate(names[:4] * 2):
             tried(Mutant(name, ()), folder, random.Random(turn))
 
 
@@ -151,7 +160,7 @@ def fuzz(plan: Plan) -> int:
         running[ours] = (process, numbers, numbers.start - numbers.step, time.monotonic())
 
     begun = time.monotonic()
-    last = plan.first + plan.count
+    last = plan.first + plan.mutants
     for worker in range(plan.workers):
         if plan.first + worker < last:
             start(range(plan.first + worker, last, plan.workers))
@@ -224,9 +233,25 @@ def _report(
         for kind, all_of in faults.items():
             for number, _text, recipe in all_of[:20]:
                 out.write(json.dumps({"kind": kind, "number": number, "recipe": json.loads(recipe)}) + "\n")
-    print(
-        f"\n{plan.count} mutants of seed {plan.seed} from {plan.first} on: {len(faults)} kinds of fault, {seconds:.0f} s"
-    )
+    which = f"{plan.mutants} mutants of seed {plan.seed} from {plan.first} on"
+    print(f"\n{which}: {len(faults)} kinds of fault, {seconds:.0f} s")
+
+
+def again() -> int:
+    """Tries the mutants of the corpus, each in several ways; prints the faults."""
+    recipes = Path(__file__).with_name("corpus.jsonl").read_text().splitlines()
+    faults: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(dir=FASTEST) as name:
+        folder = Path(name)
+        _warm(folder)
+        for recipe in recipes:
+            for turn in range(TURNS):
+                if fault := fault_of(of_recipe(recipe), str(turn), folder):
+                    faults.setdefault(fault.kind, f"{recipe[:600]}\n{_indented(str(fault))}")
+    for kind, text in faults.items():
+        print(f"{kind}\n  {text}\n")
+    print(f"{len(recipes)} recipes, {len(faults)} kinds of fault")
+    return int(bool(faults))
 
 
 def shown(recipe: str) -> int:

@@ -10,7 +10,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,10 @@ def _torch7() -> Iterator[tuple[str, Callable[[], Seed]]]:
         for turn in range(6):
             name = f"t7:views, {layout}, {turn}"
             yield name, lambda layout=layout, name=name: Seed(name, "t7", {"x.t7": _views(layout)}, "x.t7")  # type: ignore[misc]
+    for layout in (t7.Layout(), t7.Layout("ascii"), t7.Layout(byteorder="big")):
+        for turn in range(3):
+            name = f"t7:large, {layout}, {turn}"
+            yield name, lambda layout=layout, name=name: Seed(name, "t7", {"x.t7": _large(layout)}, "x.t7")  # type: ignore[misc]
 
 
 def _views(layout: t7.Layout) -> bytes:
@@ -101,6 +105,24 @@ def _views(layout: t7.Layout) -> bytes:
     return t7.dumps(net, layout)
 
 
+def _large(layout: t7.Layout) -> bytes:
+    """More bytes than are read at once: the file is mapped. Views see every other element, columns, and each other."""
+    whole, part = (t7.Storage.of("torch.FloatStorage", np.arange(n)) for n in (30_000, 4000))
+    fields = {
+        "weight": t7.Tensor("torch.FloatTensor", (100, 90), (300, 2), 5, whole),
+        "bias": t7.Tensor("torch.FloatTensor", (9000,), (3,), 1, whole),
+        "gradWeight": t7.Tensor("torch.FloatTensor", (1000, 3), (4, 1), 0, part),
+        "output": t7.Tensor.of(np.ones((40, 50), "f4")),
+    }
+    return t7.dumps(t7.Object("nn.Linear", t7.Table(fields)), layout)
+
+
+def _large_model() -> Any:
+    whole, part = torch.arange(30_000.0), torch.arange(4000.0)
+    net = {"every.other": whole[::2], "rows": whole.view(100, 300)[:, 5:90], "columns": part.view(1000, 4)[:, :3]}
+    return {"net": net, "optimizer": {"state": {0: {"exp_avg": torch.ones(5000)}}, "param_groups": [{"params": [0]}]}}
+
+
 def _saved(value: Any, **how: Any) -> bytes:
     out = io.BytesIO()
     with warnings.catch_warnings():
@@ -118,7 +140,7 @@ def _values() -> dict[str, Callable[[], Any]]:
     most = ["views", "ties", "parameters", "sparse", "subclass", "quantized", "numpy", "objects", "state dicts"]
     most += ["module", "meta", "storages", "tensor", "torch.bfloat16", "torch.float8_e4m3fn", "torch.uint16"]
     programs = {name: (lambda each=program: each.save(training())) for name, program in PROGRAMS.items()}
-    return {**{name: SAMPLES[name] for name in most}, **programs, "repeated": _repeated}
+    return {**{name: SAMPLES[name] for name in most}, **programs, "repeated": _repeated, "large": _large_model}
 
 
 def _repeated() -> Any:
@@ -132,7 +154,7 @@ def _jit() -> Seed:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.jit.trace(torch.nn.Linear(3, 2), torch.ones(1, 3))  # type: ignore[no-untyped-call]
-        torch.jit.save(program, out)  # type: ignore[no-untyped-call]
+        torch.jit.save(program, out)
     with zipfile.ZipFile(out) as archive:
         return Seed("zip:TorchScript", "zip", {each: archive.read(each) for each in archive.namelist()}, "x.pt")
 
@@ -149,6 +171,8 @@ def _tensors(kind: str) -> dict[str, torch.Tensor]:
     if kind == "types":
         types = (torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64)
         return {f"t.{i}": torch.ones(2, i + 1).to(dtype) for i, dtype in enumerate(types)}
+    if kind == "large":
+        return {"a": torch.arange(30_000.0), "b": torch.ones(300, 40).half()}
     if kind == "odd":
         return {"empty": torch.ones(0, 3), "number": torch.tensor(3), "long": torch.arange(9.0), "f8": _f8()}
     return training().net.state_dict()
@@ -203,7 +227,7 @@ def _makers() -> Iterator[tuple[str, Callable[[], Seed]]]:
                 ),
             )
     yield "tar:all", lambda: Seed("tar:all", "tar", members(), "x.pt")
-    for kind in ("types", "odd", "net"):
+    for kind in ("types", "odd", "net", "large"):
         yield f"safetensors:{kind}", lambda kind=kind: _safetensors(kind)  # type: ignore[misc]
     for kind in ("safetensors", "pickled"):
         yield f"index:{kind}", lambda kind=kind: _sharded(kind)  # type: ignore[misc]
@@ -221,9 +245,11 @@ WEIGHTS = {"t7": 30, "zip": 22, "stream": 12, "pickle": 8, "tar": 8, "safetensor
 """How often each form is chosen, in a hundred."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def seed_of(name: str) -> Seed:
     """The seed of this name, with its files."""
     torch.manual_seed(0)
-    made = MAKERS[name]()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, of what it has only begun and of what it is to drop
+        made = MAKERS[name]()
     return Seed(made.name, made.form, made.parts, made.main, made.joined(made.parts))

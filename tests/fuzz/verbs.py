@@ -13,7 +13,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,6 +26,14 @@ from .mutants import Mutant
 from .seeds import seed_of
 
 SOURCE = str(Path(cs.__file__).parent)
+
+OTHERWISE: dict[str, tuple[Any, ...]] = {
+    "use": ("ema", "model"),
+    "unwrap": (True,),
+    "plain": (True,),
+    "dtype": ("float16", "bfloat16", "float32"),
+}
+"""What else can be asked of a checkpoint."""
 
 OUTCOMES: Counter[str] = Counter()
 """How often mutants were read, and how often refused."""
@@ -110,7 +118,7 @@ def _kind(what: str, error: BaseException) -> tuple[str, str]:
     return f"{type(error).__name__} at {place}", f"{what}: {type(error).__name__}: {error}\n{text}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _raises(path: str) -> frozenset[int]:
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     raising = [node for node in ast.walk(tree) if isinstance(node, ast.Raise)]
@@ -154,9 +162,8 @@ def _clear(folder: Path, main: str, chance: random.Random, form: str) -> None:
     new = folder / "new" / main
     done = attempt("clear", lambda: cs.clear_file(folder / "bad" / main, _target(new, form)))
     if done is None:
-        if left := list((folder / "new").rglob("*.*")):
-            if form != "index":
-                raise Fault("a refusal wrote", f"clear: {left}")
+        if (left := list((folder / "new").rglob("*.*"))) and form != "index":
+            raise Fault("a refusal wrote", f"clear: {left}")
         return
     written = done.path if form != "index" else str(folder / "new")
     same = attempt("verify the cleared", lambda: cs.verify(folder / "bad" / main, written))
@@ -185,17 +192,15 @@ def _clear_otherwise(folder: Path, main: str, chance: random.Random, form: str) 
     end = Path(main).suffix
     if form != "t7":
         end = chance.choice((".pt", ".safetensors", ".pth"))
-        for name, values in (
-            ("use", ("ema", "model")), ("unwrap", (True,)), ("plain", (True,)), ("dtype", ("float16", "bfloat16", "float32")),
-        ):  # fmt: skip
+        for name, values in OTHERWISE.items():
             if chance.random() < 0.35:
                 how[name] = chance.choice(values)
     how["dry_run"] = chance.random() < 0.2
     target = str(folder / "new" / f"other{end}")
     done = attempt(f"clear to {end}", lambda: cs.clear_file(folder / "bad" / main, target, **how))
-    if done is not None and done.path is not None:
-        if attempt("inspect the cleared", lambda: cs.inspect(target)) is None:
-            raise Fault("what was written is not read", f"clear: {how}")
+    written = done is not None and done.path is not None
+    if written and attempt("inspect the cleared", lambda: cs.inspect(target)) is None:
+        raise Fault("what was written is not read", f"clear: {how}")
 
 
 def _verify(folder: Path, main: str, chance: random.Random, form: str) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.parametrize import is_parametrized
 
 import clearstate as cs
-from clearstate.live.libraries import CACHES
+from clearstate.live.evidence.libraries import CACHES
 
 
 def tensors(value: Any) -> Iterator[Tensor]:

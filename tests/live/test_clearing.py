@@ -16,6 +16,7 @@ from torch.nn import Linear, Module
 
 import clearstate as cs
 from clearstate.live import clearing
+from clearstate.live.evidence import before_work
 
 
 class Attention(Module):
@@ -328,7 +329,7 @@ def test_whatever_fails_midway_the_model_is_as_it_was_and_the_error_says_so(monk
             raise OSError("no")
         original(attribute, *_)
 
-    original = clearing.restore
+    original = before_work.restore
     monkeypatch.setattr(clearing, "restore", refuse)
     with pytest.raises(cs.ClearstateError, match=r"1\.maps could not be cleared \(no\); nothing was"):
         cs.clear_state(model)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import Linear, Module, Parameter
 
 import clearstate as cs
-from clearstate.live.libraries import CACHES, CONSTANTS
+from clearstate.live.evidence.libraries import CACHES, CONSTANTS
 
 from .promises import is_in_the_installed_class, size
 

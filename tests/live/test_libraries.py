@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import clearstate as cs
-from clearstate.live.libraries import CACHES
+from clearstate.live.evidence.libraries import CACHES
 
 from .promises import is_in_the_installed_class, keeps_the_promises, run, same, size
 

@@ -15,7 +15,7 @@ from torch.nn import Linear
 from torch.utils.data import DataLoader, TensorDataset
 
 import clearstate as cs
-from clearstate.live.libraries import CACHES
+from clearstate.live.evidence.libraries import CACHES
 
 from .promises import is_in_the_installed_class, size
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import clearstate as cs
-from clearstate.live.libraries import CACHES
+from clearstate.live.evidence.libraries import CACHES
 
 from .promises import is_in_the_installed_class, keeps_the_promises, run, same, size, tensors, train
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from clearstate.formats import t7
-from clearstate.nn.ownership import mapped, tensors
-from clearstate.nn.stateful import Stateful
-from clearstate.nn.t7 import to_live
+from clearstate.nn.protocol.ownership import mapped, tensors
+from clearstate.nn.protocol.stateful import Stateful
+from clearstate.nn.t7.files import to_live
 from tests.recordings import CASES, case
 
 INDEX_INPUTS: dict[str, tuple[int, ...] | None] = {

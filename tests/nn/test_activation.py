@@ -11,7 +11,7 @@ from torch import Tensor
 
 import clearstate.nn as nn
 from clearstate.formats import t7
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.testing import check_gradients, check_io, check_promises
 
 

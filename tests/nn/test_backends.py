@@ -13,9 +13,9 @@ import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats import t7
 from clearstate.formats.t7 import Object, Table, Tensor
-from clearstate.formats.t7.backends import plan
+from clearstate.formats.t7.backends.pairs import plan
 from clearstate.nn import Criterion
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from tests.nn.recorded import assert_close, read
 from tests.recordings import CASES, case
 

@@ -14,8 +14,8 @@ from torch import Tensor
 import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats import t7
-from clearstate.nn.ownership import tensors
-from clearstate.nn.tape import Way, calls
+from clearstate.nn.protocol.ownership import tensors
+from clearstate.nn.protocol.tape import Way, calls
 from tests.nn.recorded import all_cases, read
 
 REFUSED = (ValueError, TypeError, IndexError)

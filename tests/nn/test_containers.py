@@ -14,7 +14,7 @@ from torch import Tensor
 import clearstate as cs
 from clearstate import nn
 from clearstate.formats import t7
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.testing import check_gradients, check_io, check_promises
 
 

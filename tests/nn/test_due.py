@@ -15,8 +15,8 @@ import clearstate as cs
 import clearstate.nn as nn
 from clearstate.errors import ClearstateError
 from clearstate.formats import t7
-from clearstate.nn.due import misfit
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.declarations.bad_file import misfit
+from clearstate.nn.t7.files import to_graph, to_live
 from tests.nn.recorded import all_cases, read
 
 CHANGES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -12,8 +12,8 @@ from torch import Tensor
 import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats import t7
-from clearstate.nn.flat import flat_parameters
-from clearstate.nn.t7 import to_live
+from clearstate.nn.t7.files import to_live
+from clearstate.nn.t7.numbers import flat_parameters
 from tests.nn.recorded import dense
 from tests.recordings import CASES, DIGITS, case
 

@@ -10,7 +10,7 @@ import torch
 from torch.fx import symbolic_trace
 
 import clearstate.nn as nn
-from clearstate.nn.tape import Way, calls
+from clearstate.nn.protocol.tape import Way, calls
 
 
 class Scaled(nn.Module):

@@ -13,7 +13,7 @@ import torch
 import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats import t7
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from tests.recordings import CASES, case
 
 GRAPHS = [name for name in CASES if name.startswith("gModule")]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import clearstate as cs
 from clearstate.formats import t7
-from clearstate.formats.t7.objects import Value
+from clearstate.formats.t7.codec.objects import Value
 from clearstate.nn import Criterion
 from clearstate.roles import Role
 from clearstate.testing import check_io, check_promises

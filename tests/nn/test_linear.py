@@ -11,7 +11,7 @@ from torch.autograd import gradcheck
 
 import clearstate.nn as nn
 from clearstate.formats import t7
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 
 
 def doubles(*size: int) -> Tensor:

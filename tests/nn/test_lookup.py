@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import clearstate.nn as nn
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 
 
 def test_the_padding_rows_gradient_is_zero_and_files_count_it_from_1() -> None:

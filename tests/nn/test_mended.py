@@ -13,9 +13,9 @@ from torch import Tensor
 
 import clearstate as cs
 import clearstate.nn as nn
-from clearstate.nn.ownership import mapped, tensors
-from clearstate.nn.stateful import KEPT
-from clearstate.nn.t7 import to_graph
+from clearstate.nn.protocol.ownership import mapped, tensors
+from clearstate.nn.protocol.stateful import KEPT
+from clearstate.nn.t7.files import to_graph
 from clearstate.testing import check_promises
 from tests.nn.recorded import read
 

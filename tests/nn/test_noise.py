@@ -9,7 +9,7 @@ import torch
 
 import clearstate.nn as nn
 from clearstate.formats import t7
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.testing import check_io
 
 RANDOM = [

@@ -60,7 +60,9 @@ def test_a_field_that_torch7_cannot_do_without_is_missed_by_name(
 ) -> None:
     net = loaded(made(), tmp_path / "net.t7", **{field: ...})
     assert str(net)
-    with pytest.raises(ValueError, match=rf"^in 0 \(nn\.\w+\): the module from the file lacks {field}\b(?! and)"):
+    with pytest.raises(
+        ValueError, match=rf"^in 0 \(nn\.\w+\): the module from the file is not right: the file lacks {field}\b(?! and)"
+    ):
         net.forward(input)
     cs.save(net, tmp_path / "again.t7")
     with pytest.raises(ValueError, match=rf"lacks {field}\b"):
@@ -100,7 +102,7 @@ def test_a_module_around_another_that_its_file_lacks_is_printed_and_says_so_when
 ) -> None:
     net = loaded(made(), tmp_path / "net.t7", modules=...)
     assert "(the file lacks modules)" in str(net)
-    with pytest.raises(ValueError, match="the module from the file lacks modules"):
+    with pytest.raises(ValueError, match="the module from the file is not right: the file lacks modules"):
         net(torch.ones(2, 2))
 
 

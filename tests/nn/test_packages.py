@@ -11,9 +11,9 @@ import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats import t7
 from clearstate.formats.t7 import Object, Table, Tensor
-from clearstate.formats.t7.classes import lookup
-from clearstate.nn.packages import MEANINGS
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.formats.t7.meaning.classes import lookup
+from clearstate.nn.t7.files import to_graph, to_live
+from clearstate.nn.t7.packages import MEANINGS
 from tests.recordings import PUBLIC, paths
 
 

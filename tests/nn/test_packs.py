@@ -15,12 +15,13 @@ import torch
 import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats import t7
-from clearstate.formats.t7 import Object, Table, Tensor, classes
-from clearstate.formats.t7.classes import lookup
-from clearstate.nn import stateful
+from clearstate.formats.t7 import Object, Table, Tensor
+from clearstate.formats.t7.meaning import classes
+from clearstate.formats.t7.meaning.classes import lookup
 from clearstate.nn.packs import PACKS
-from clearstate.nn.registry import find
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.protocol import stateful
+from clearstate.nn.t7.files import to_graph, to_live
+from clearstate.nn.t7.registry import find
 
 CLASSES = [(pack, name) for pack, names in PACKS.items() for name in names.split()]
 
@@ -91,7 +92,7 @@ def test_a_class_of_nn_stands_for_one_of_another_name_and_is_written_back_under_
 def test_a_users_class_stays_before_that_of_a_pack_which_is_imported_later() -> None:
     code = """
 import clearstate.nn as nn
-from clearstate.nn.registry import find
+from clearstate.nn.t7.registry import find
 class Mine(nn.Module, typename="w2nn.LeakyReLU"):
     pass
 find("w2nn.ScaleTable")

@@ -15,7 +15,7 @@ from clearstate.formats import t7
 from clearstate.formats.t7 import Tensor
 from clearstate.nn.packs import binary
 from clearstate.nn.packs.reinforce import BinaryClassReward, ReinforceNormal
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.testing import check_gradients, check_io, check_promises
 
 torch.manual_seed(0)

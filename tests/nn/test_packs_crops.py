@@ -11,7 +11,7 @@ import torch
 
 import clearstate as cs
 from clearstate.nn.packs import images
-from clearstate.nn.t7 import to_graph
+from clearstate.nn.t7.files import to_graph
 from clearstate.testing import check_gradients, check_io, check_promises
 
 torch.manual_seed(0)

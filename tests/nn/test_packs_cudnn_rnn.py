@@ -11,9 +11,9 @@ import torch
 import clearstate as cs
 from clearstate.formats import t7
 from clearstate.formats.t7 import Object, Table, Tensor
-from clearstate.nn.memory import sequence
 from clearstate.nn.packs import cudnn_rnn
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.protocol.memory import sequence
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.testing import check_gradients, check_io, check_promises
 
 KINDS: list[Any] = [

@@ -13,7 +13,7 @@ from clearstate.formats import t7
 from clearstate.formats.t7 import Object, Table, Tensor
 from clearstate.nn.packs import dpnn
 from clearstate.nn.packs import fast_neural_style as style
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.testing import check_gradients, check_io, check_promises
 
 torch.manual_seed(0)

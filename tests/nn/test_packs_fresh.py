@@ -11,7 +11,7 @@ import torch
 import clearstate.nn as nn
 from clearstate.formats import t7
 from clearstate.nn.packs import dpnn, rnn
-from clearstate.nn.t7 import to_graph
+from clearstate.nn.t7.files import to_graph
 from tests.nn.test_packs_recorded import at
 from tests.nn.test_written import fields, kinds
 from tests.recordings import PACKS, case, names

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 import clearstate as cs
 import clearstate.nn as nn
 from clearstate.nn.packs import rnn
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.testing import check_gradients, check_io, check_promises
 
 CELLS: dict[str, Any] = {

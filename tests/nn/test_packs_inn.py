@@ -13,7 +13,7 @@ import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats.t7 import Object, Table, Tensor
 from clearstate.nn.packs import inn
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.testing import check_gradients, check_io, check_promises
 
 

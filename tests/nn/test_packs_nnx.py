@@ -13,7 +13,7 @@ import clearstate.nn as nn
 from clearstate.formats import t7
 from clearstate.formats.t7 import Object, Storage, Table, Tensor
 from clearstate.nn.packs import nnx
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.roles import Role
 from clearstate.testing import check_gradients, check_io, check_promises
 

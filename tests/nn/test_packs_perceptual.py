@@ -12,7 +12,7 @@ import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats import t7
 from clearstate.nn.packs.perceptual import ContentLoss, PerceptualCriterion, StyleLoss
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.testing import check_io, check_promises
 
 torch.manual_seed(0)

@@ -9,7 +9,7 @@ import pytest
 import clearstate as cs
 from clearstate.formats import t7
 from clearstate.formats.t7 import Object, Table
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from tests.nn import test_promises as promises
 from tests.nn import test_recorded as recorded
 from tests.nn import test_written as written

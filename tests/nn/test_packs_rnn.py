@@ -10,9 +10,9 @@ import torch
 import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats import t7
-from clearstate.nn.ownership import tensors
 from clearstate.nn.packs import rnn
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.protocol.ownership import tensors
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.testing import check_gradients, check_io, check_promises
 
 torch.manual_seed(0)

@@ -11,7 +11,7 @@ import torch
 import clearstate as cs
 from clearstate.formats import t7
 from clearstate.nn.packs import rnn
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.testing import check_gradients, check_io, check_promises
 
 MAKES: dict[str, Any] = {

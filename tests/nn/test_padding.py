@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import clearstate.nn as nn
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 
 
 def image(planes: int = 2, height: int = 4, width: int = 5) -> Tensor:

@@ -14,9 +14,9 @@ from torch import Tensor
 
 import clearstate.nn as nn
 from clearstate.formats import t7
-from clearstate.nn.adaptive_pooling import exact, windows
-from clearstate.nn.stateful import KEPT
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.layers.windows.adaptive_pooling import exact, windows
+from clearstate.nn.protocol.stateful import KEPT
+from clearstate.nn.t7.files import to_graph, to_live
 
 
 def random(*size: int) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 
 import clearstate.nn as nn
 from clearstate.formats import t7
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from tests.nn.recorded import read
 from tests.recordings import CASES, case
 

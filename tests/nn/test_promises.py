@@ -10,8 +10,8 @@ import torch
 
 import clearstate as cs
 import clearstate.nn as nn
-from clearstate.nn.ownership import mapped, tensors
-from clearstate.nn.stateful import KEPT
+from clearstate.nn.protocol.ownership import mapped, tensors
+from clearstate.nn.protocol.stateful import KEPT
 from clearstate.testing import check_io, check_promises
 from tests.nn.recorded import all_cases, read
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clearstate.nn import Criterion
-from clearstate.nn.ownership import mapped, tensors
+from clearstate.nn.protocol.ownership import mapped, tensors
 from tests.nn.recorded import Recorded, all_cases, assert_close, read
 
 pytestmark = pytest.mark.filterwarnings("default")

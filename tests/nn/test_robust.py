@@ -16,9 +16,9 @@ import clearstate as cs
 import clearstate.nn as nn
 from clearstate.errors import ClearstateError
 from clearstate.formats import t7
-from clearstate.nn.fields import index, plain
-from clearstate.nn.ownership import tensors
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.declarations.fields import index, plain
+from clearstate.nn.protocol.ownership import tensors
+from clearstate.nn.t7.files import to_graph, to_live
 
 
 def net() -> nn.Sequential:
@@ -427,7 +427,7 @@ def test_a_file_that_lies_about_a_field_is_refused_when_read(
             torch.ones(5, 3),
             "weight is a tensor of 1, and one of .x. is",
         ),
-        (nn.Cosine(3, 2), {"weight": t7.Tensor.of([1.0])}, torch.ones(5, 3), "fields that do not go together"),
+        (nn.Cosine(3, 2), {"weight": t7.Tensor.of([1.0])}, torch.ones(5, 3), "its fields do not go together"),
         (nn.LookupTable(4, 2), {"weight": None}, torch.tensor([0, 1]), "file lacks weight"),
     ],
 )

@@ -17,8 +17,8 @@ from torch import Tensor
 
 import clearstate as cs
 import clearstate.nn as nn
-from clearstate.nn import handover
-from clearstate.nn.module import Module
+from clearstate.nn.protocol import handover
+from clearstate.nn.protocol.module import Module
 
 KINDS: dict[str, Any] = {
     "spatial": (lambda: nn.SpatialMaxPooling(2, 3, 2, 3, 1, 1), nn.SpatialMaxUnpooling, (2, 7, 6)),

@@ -10,7 +10,7 @@ import clearstate as cs
 import clearstate.nn as nn
 from clearstate.formats import t7
 from clearstate.formats.t7 import Object, Storage, Table, Tensor
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from tests.nn.recorded import all_cases
 from tests.recordings import case
 

@@ -14,10 +14,10 @@ import clearstate.nn as nn
 from clearstate.errors import FormatError
 from clearstate.formats import t7
 from clearstate.formats.t7 import Function, Object, Storage, Table, Tensor
-from clearstate.formats.t7.classes import ClassEntry, entry_for
-from clearstate.formats.t7.objects import Value
+from clearstate.formats.t7.codec.objects import Value
+from clearstate.formats.t7.meaning.classes import ClassEntry, entry_for
 from clearstate.nn.packs import rnn
-from clearstate.nn.t7 import to_graph, to_live
+from clearstate.nn.t7.files import to_graph, to_live
 from clearstate.roles import Role
 from tests.recordings import FORMATS, MORE, PUBLIC, RECORDED, paths
 

@@ -18,10 +18,10 @@ from ema_pytorch import EMA  # type: ignore[import-untyped]
 
 import clearstate as cs
 from clearstate import Role
-from clearstate.formats.pt.copies import beside, copies, path_of
-from clearstate.formats.pt.evaluating import evaluated
-from clearstate.formats.pt.models import main_model
-from clearstate.inspecting import open_path
+from clearstate.formats.pt.copies.evaluating import evaluated
+from clearstate.formats.pt.copies.finding import beside, copies, path_of
+from clearstate.formats.pt.layout.models import main_model
+from clearstate.verbs.inspect import open_path
 
 from .programs import PROGRAMS, Net, training
 from .test_averaging import fitted

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from clearstate.errors import FormatError
 from clearstate.formats import pt
 from clearstate.formats.data import Held
-from clearstate.formats.pt import zipping
-from clearstate.formats.pt.archive import written_size
-from clearstate.formats.pt.zipping import write_members
+from clearstate.formats.pt.container import zip_writing as zipping
+from clearstate.formats.pt.container.zip import written_size
+from clearstate.formats.pt.container.zip_writing import write_members
 
 from .samples import SAMPLES, same, sharing
 

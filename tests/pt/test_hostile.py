@@ -16,13 +16,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import clearstate as cs
 from clearstate.errors import FormatError
 from clearstate.formats import pt
-from clearstate.formats.pt.file import File
-from clearstate.formats.pt.legacy import open_legacy, write_legacy
-from clearstate.formats.pt.objects import Stub
-from clearstate.formats.pt.pickling import dumps
-from clearstate.formats.pt.unpickle import unpickle
+from clearstate.formats.pt.container.file import File
+from clearstate.formats.pt.container.stream import open_legacy, write_legacy
+from clearstate.formats.pt.pickle.read import unpickle
+from clearstate.formats.pt.pickle.stubs import Stub
+from clearstate.formats.pt.pickle.write import dumps
 
 from .samples import SAMPLES
 from .test_legacy import stream
@@ -148,6 +149,72 @@ def test_sizes_in_a_pickle_cost_no_memory(name: str, form: str, tmp_path: Path) 
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 2 << 20
+
+
+def _with_geometry(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> bytes:
+    """A file of a tensor of these numbers, on four floats."""
+    head = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\n"
+    head += b"X\x01\0\0\x000X\x03\0\0\0cpuK\x04tQ"
+    rest = b"\x89ccollections\nOrderedDict\n)RtR."
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        numbers = b"".join(dumps(number)[2:-1] for number in (offset, size, stride))
+        archive.writestr("archive/data.pkl", head + numbers + rest)
+        archive.writestr("archive/data/0", bytes(16))
+    return out.getvalue()
+
+
+GEOMETRIES: dict[str, tuple[tuple[int, ...], tuple[int, ...], int]] = {
+    "a stride of 2^61 that nobody takes": ((1,), (2**61,), 0),
+    "a stride of 2^63": ((1,), (2**63,), 0),
+    "negative strides in the storage": ((3,), (-1,), 2),
+    "sizes whose product leaves 63 bits": ((2**31,) * 3, (0,) * 3, 0),
+    "a size of 2^62": ((2**62,), (0,), 0),
+    "nothing, 2^61 times": ((0, 2**61), (1, 1), 0),
+    "nothing, before the storage": ((0,), (1,), -1),
+    "nothing, at 2^63": ((0,), (1,), 2**63),
+    "65 dimensions": ((1,) * 65, (1,) * 65, 0),
+    "a size of 1600 bits": ((2**1600,), (0,), 0),
+    "negative sizes": ((-3, -1), (1, 1), 0),
+}
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_sizes_strides_and_offsets_that_no_tensor_has_are_refused_with_their_place(name: str, tmp_path: Path) -> None:
+    data = _with_geometry(*GEOMETRIES[name])
+    (tmp_path / "x.pt").write_bytes(data)
+    with pytest.raises(FormatError) as caught:
+        pt.open_zip(str(tmp_path / "x.pt"))
+    assert caught.value.offset is not None
+    assert 0 < caught.value.offset < len(data)
+    (tmp_path / "x.pt").write_bytes(_with_geometry((2, 2), (2, 1), 0))
+    assert pt.open_zip(str(tmp_path / "x.pt")).root.size == (2, 2), "these numbers alone are wrong"
+
+
+def test_a_member_with_bytes_that_says_it_is_a_folder_is_refused(tmp_path: Path) -> None:
+    data = bytearray(saved(True))
+    at = next(at for at in range(len(data)) if data[at : at + 4] == b"PK\x01\x02" and b"data/0" in data[at : at + 70])
+    data[at + 38] |= 0x10
+    (tmp_path / "x.pt").write_bytes(data)
+    with pytest.raises(FormatError, match="found a folder"):
+        pt.open_zip(str(tmp_path / "x.pt"))
+
+
+def test_a_number_of_more_digits_than_python_writes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.pkl").write_bytes(b"\x80\x02\x8b" + (2000).to_bytes(4, "little") + b"\x7f" * 2000 + b".")
+    with pytest.raises(FormatError, match="a number of 2000 bytes"):
+        open_legacy(str(tmp_path / "x.pkl"))
+
+
+def test_elements_that_repeat_are_compared_once_and_not_written_out(tmp_path: Path) -> None:
+    for name, last in (("a", 2.0), ("b", 3.0)):
+        torch.save({"w": torch.tensor([1.0, last]).expand(2**36, 2)}, tmp_path / f"{name}.pt")
+    assert cs.verify(tmp_path / "a.pt", tmp_path / "a.pt")
+    assert not cs.verify(tmp_path / "a.pt", tmp_path / "b.pt")
+    assert cs.clear_file(tmp_path / "a.pt", tmp_path / "c.pt").after.size < 2000
+    with pytest.raises(cs.ClearstateError, match="repeat"):
+        cs.clear_file(tmp_path / "a.pt", tmp_path / "c.safetensors")
+    assert not (tmp_path / "c.safetensors").exists()
 
 
 IDS: dict[str, Any] = {

@@ -12,7 +12,7 @@ import torch
 
 from clearstate.errors import FormatError
 from clearstate.formats import pt
-from clearstate.formats.kinds import kind_of
+from clearstate.formats.readers import kind_of
 from tests.cli.conftest import Command
 
 pytestmark = pytest.mark.filterwarnings("default")

@@ -15,7 +15,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from clearstate.formats.kinds import kind_of
+from clearstate.formats.readers import kind_of
 from clearstate.formats.sniff import sniff
 from tests.pt.samples import Net
 from tests.recordings import REPO
@@ -108,6 +108,6 @@ def test_a_file_in_place_of_an_index_is_no_index(tmp_path: Path) -> None:
 
 
 def test_asking_costs_neither_numpy_nor_torch() -> None:
-    code = "import sys, clearstate.formats.kinds; print('numpy' in sys.modules, 'torch' in sys.modules)"
+    code = "import sys, clearstate.formats.readers; print('numpy' in sys.modules, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["False", "False"]

@@ -14,10 +14,10 @@ import torch
 
 from clearstate.errors import FormatError
 from clearstate.formats.data import Mapped
-from clearstate.formats.pt.archive import write_zip
-from clearstate.formats.pt.file import File
-from clearstate.formats.pt.legacy import MACHINE, MAGIC, VERSION, legacy_size, open_legacy, write_legacy
-from clearstate.formats.pt.objects import Global, Tensor
+from clearstate.formats.pt.container.file import File
+from clearstate.formats.pt.container.stream import MACHINE, MAGIC, VERSION, legacy_size, open_legacy, write_legacy
+from clearstate.formats.pt.container.zip import write_zip
+from clearstate.formats.pt.pickle.stubs import Global, Tensor
 
 from .samples import SAMPLES, Net, same, sharing
 

@@ -13,7 +13,7 @@ import torch
 
 import clearstate as cs
 from clearstate.formats import pt
-from clearstate.formats.pt.plain import make_plain
+from clearstate.formats.pt.meaning.plain import make_plain
 from tests.cli.conftest import Command
 
 from .samples import SAMPLES

@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 from torch import _weights_only_unpickler as real
 
 import clearstate as cs
-from clearstate.formats.pt.weights_only import READ
+from clearstate.formats.pt.pickle.weights_only import READ
 
 from .programs import PROGRAMS, training
 from .samples import SAMPLES, same, sharing

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from clearstate.errors import ClearstateError, FormatError
 from clearstate.formats.data import PIECE
-from clearstate.formats.pt.archive import open_zip, write_zip
-from clearstate.formats.pt.file import File
-from clearstate.formats.pt.objects import Global, Ordered, Storage, Tensor
+from clearstate.formats.pt.container.file import File
+from clearstate.formats.pt.container.zip import open_zip, write_zip
+from clearstate.formats.pt.pickle.stubs import Global, Ordered, Storage, Tensor
 from clearstate.formats.safetensors import DTYPES, open_safetensors, safetensors_size, ties, write_safetensors
 from tests.pt.samples import typed
 

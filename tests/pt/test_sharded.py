@@ -14,10 +14,10 @@ from transformers import BertConfig, BertModel
 
 import clearstate as cs
 from clearstate.errors import ClearstateError, FormatError
-from clearstate.formats.pt.comparing import compare
-from clearstate.formats.pt.file import File
-from clearstate.formats.pt.objects import Tensor
-from clearstate.formats.pt.sharded import Sharded, open_sharded, write_sharded
+from clearstate.formats.pt.container.file import File
+from clearstate.formats.pt.container.shards import Sharded, open_sharded, write_sharded
+from clearstate.formats.pt.meaning.comparing import compare
+from clearstate.formats.pt.pickle.stubs import Tensor
 from clearstate.formats.safetensors import open_safetensors
 
 A, B = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from clearstate.errors import FormatError
 from clearstate.formats.data import Mapped
-from clearstate.formats.pt.archive import write_zip
-from clearstate.formats.pt.tar import open_tar
+from clearstate.formats.pt.container.tar import open_tar
+from clearstate.formats.pt.container.zip import write_zip
 
 from .samples import same, sharing
 from .test_legacy import Id, load

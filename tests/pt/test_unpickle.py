@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearstate.errors import FormatError
-from clearstate.formats.pt.objects import Global, Stub
-from clearstate.formats.pt.pickling import dumps
-from clearstate.formats.pt.unpickle import unpickle
+from clearstate.formats.pt.pickle.read import unpickle
+from clearstate.formats.pt.pickle.stubs import Global, Stub
+from clearstate.formats.pt.pickle.write import dumps
 
 KEYS = st.one_of(
     st.integers(), st.text(max_size=8), st.booleans(), st.none(), st.tuples(st.integers(), st.text(max_size=3))

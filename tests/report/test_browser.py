@@ -10,8 +10,9 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 import clearstate as cs
-from clearstate.inventory import Entry, Inventory, size_text
+from clearstate.inventory import Entry, Inventory
 from clearstate.roles import Role
+from clearstate.wording import size_text
 from tests.recordings import EXAMPLES, case
 
 from .conftest import Page

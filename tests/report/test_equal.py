@@ -11,9 +11,10 @@ from selenium.webdriver.common.keys import Keys
 
 import clearstate as cs
 from clearstate.formats import t7
-from clearstate.inventory import Entry, Inventory, size_text
+from clearstate.inventory import Entry, Inventory
 from clearstate.report.columns import columns
 from clearstate.roles import Role
+from clearstate.wording import size_text
 
 from .conftest import Page
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from clearstate.formats.t7 import Boolean, Function, Layout, Object, Storage, Table, Tensor
-from clearstate.formats.t7.objects import ELEMENT, element_type, storage_of
+from clearstate.formats.t7.codec.objects import ELEMENT, element_type, storage_of
 
 PLAIN = (
     st.none()

@@ -11,8 +11,8 @@ import clearstate as cs
 from clearstate import backends
 from clearstate.formats import t7
 from clearstate.formats.t7 import Function, Object, Table, Tensor
-from clearstate.formats.t7.backends import backend_of, plan, ways
-from clearstate.formats.t7.classes import lookup
+from clearstate.formats.t7.backends.pairs import backend_of, plan, ways
+from clearstate.formats.t7.meaning.classes import lookup
 from tests.recordings import CASES, case
 from tests.t7.layers import layer, numbers
 
@@ -103,8 +103,8 @@ def test_there_and_back_a_recorded_module_is_what_it_was(name: str) -> None:
 
 
 def test_every_class_of_the_lists_has_a_way_to_nn_or_a_reason() -> None:
-    from clearstate.formats.t7 import backends as table
-    from clearstate.formats.t7.classes import names
+    from clearstate.formats.t7.backends import pairs as table
+    from clearstate.formats.t7.meaning.classes import names
 
     for name in names():
         if backend_of(name) in ("cudnn", "inn") and not name.partition(".")[2].startswith("_"):

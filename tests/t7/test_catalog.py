@@ -13,11 +13,11 @@ import pytest
 
 from clearstate import catalog
 from clearstate.formats import t7
-from clearstate.formats.t7 import classes
-from clearstate.formats.t7.clearing import clear, not_cleared
-from clearstate.formats.t7.comparing import compare
-from clearstate.formats.t7.objects import Object, Storage, Table, Tensor, Value
-from clearstate.formats.t7.survey import survey
+from clearstate.formats.t7.codec.objects import Object, Storage, Table, Tensor, Value
+from clearstate.formats.t7.meaning import classes
+from clearstate.formats.t7.meaning.clearing import clear, not_cleared
+from clearstate.formats.t7.meaning.comparing import compare
+from clearstate.formats.t7.meaning.survey import survey
 from clearstate.roles import DROPPED_BY_DEFAULT, Role
 from tests.recordings import CASES, PACKS, PUBLIC, RECORDED, case, paths
 from tests.recordings import names as of

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import clearstate as cs
 from clearstate import catalog
 from clearstate.formats import t7
-from clearstate.formats.t7 import Function, Object, Storage, Table, Tensor, classes
-from clearstate.formats.t7.objects import Value
-from clearstate.formats.t7.survey import survey
+from clearstate.formats.t7 import Function, Object, Storage, Table, Tensor
+from clearstate.formats.t7.codec.objects import Value
+from clearstate.formats.t7.meaning import classes
+from clearstate.formats.t7.meaning.survey import survey
 from clearstate.roles import Role
 from tests.recordings import CASES, DIGITS, PACKS, case, names
 from tests.t7.graphs import storages, tensors

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import clearstate as cs
 from clearstate.formats import t7
 from clearstate.formats.t7 import Object, Storage, Table, Tensor
-from clearstate.formats.t7.backends import objects, walk
-from clearstate.formats.t7.backends_types import retype
+from clearstate.formats.t7.backends.pairs import objects, walk
+from clearstate.formats.t7.backends.types import retype
 from tests.recordings import CASES, DIGITS, FORMATS, case, paths
 from tests.t7.graphs import graphs
 from tests.t7.layers import layer, numbers
@@ -221,7 +221,7 @@ def test_nothing_is_written_where_a_layer_is_refused(tmp_path: Path) -> None:
 def test_what_is_written_is_compared_with_the_parameters_that_were_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from clearstate.formats.t7 import backends_types
+    from clearstate.formats.t7.backends import types as backends_types
 
     old, new = tmp_path / "old.t7", tmp_path / "new.t7"
     t7.save(layer("nn.Linear", weight=numbers(3, 3), bias=numbers(3)), old)

@@ -6,9 +6,12 @@ import resource
 import struct
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,6 +67,28 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "strides that leave the storage": (tensor((2, 2), (100, 1), 1, 4), "elements 0 to 101 of a storage of 4"),
     "strides of 2^62": (tensor((3,), (2**62,), 1, 4), "of a storage of 4"),
     "strides that go below the storage": (tensor((3,), (-1,), 1, 4), "elements -2 to 0"),
+    "negative strides in the storage": (tensor((3,), (-1,), 3, 4), "strides of a tensor, found a negative one: -1"),
+    "a stride of 2^61 that nobody takes": (
+        tensor((1,), (2**61,), 1, 4),
+        "a stride that fits 63 bits .*found 230584300",
+    ),
+    "the smallest stride": (tensor((1,), (-(2**63),), 1, 4), "a stride that fits 63 bits .*found -922337203685"),
+    "sizes whose product leaves 63 bits": (tensor((2**31, 2**31, 2**31), (0, 0, 0), 1, 4), "whose bytes fit 63 bits"),
+    "a size of 2^63 - 1": (tensor((2**63 - 1,), (0,), 1, 4), "whose bytes fit 63 bits, found 9223372036854775807"),
+    "nothing, 2^62 times": (tensor((0, 2**62), (0, 0), 1, 4), "whose bytes fit 63 bits"),
+    "nothing, before the storage": (tensor((0,), (1,), -5, 4), "an offset in the storage, found -6"),
+    "nothing, at 2^62": (tensor((0,), (1,), 2**62, 4), "an offset that fits 63 bits"),
+    "65 dimensions": (tensor((1,) * 65, (1,) * 65, 1, 4), "number of dimensions of a tensor, found 65"),
+    "ascii with a size of 65 bits": (
+        b"4\n1\n3\nV 1\n17\ntorch.FloatTensor\n1\n36893488147419103232\n1\n1\n0\n",
+        "the sizes of a tensor .*found '36893488147419103232'",
+    ),
+    "ascii with a stride of 2^62": (
+        b"4\n1\n3\nV 1\n17\ntorch.FloatTensor\n1\n1\n4611686018427387904\n1\n"
+        b"4\n2\n3\nV 1\n18\ntorch.FloatStorage\n1\n5\n",
+        "a stride that fits 63 bits .*found 4611686018427387904",
+    ),
+    "ascii with a type number of 33 bits": (b"3\n4294967296\n1\n", "the number of an object .*found '4294967296'"),
     "an offset before the storage": (tensor((2,), (1,), -5, 4), "elements -6 to -5"),
     "a storage that claims more": (tensor((2,), (1,), 1, 4, claimed=5), "are missing|end of the file|more bytes"),
     "a tensor on a table": (
@@ -104,6 +129,37 @@ def test_a_hostile_file_is_refused_with_what_was_expected_and_found(name: str) -
     assert 0 <= caught.value.offset <= len(data)
     assert caught.value.expected
     assert caught.value.found
+
+
+@pytest.mark.parametrize("long_size", [4, 8])
+@pytest.mark.parametrize("value", [-1, 0, 2**31 - 1, 2**31, 2**61, 2**62, 2**63 - 1, 2**63, -(2**63), "its place"])
+def test_each_size_stride_and_offset_may_be_any_number_and_is_read_or_refused_with_its_place(
+    value: int | str, long_size: Literal[4, 8]
+) -> None:
+    storage = Storage.of("torch.FloatStorage", range(12))
+    shapes: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]
+    shapes = ((3, 4), (4, 1), 0), ((1, 4, 1), (4, 2, 1), 2), ((4, 2), (0, 1), 5)
+    views = [Tensor("torch.FloatTensor", size, stride, offset, storage) for size, stride, offset in shapes]
+    whole = t7.dumps(Table.of(views), Layout(long_size=long_size))
+    code = {4: "<i", 8: "<q"}[long_size]
+    begins = [at + 17 + 4 for at in range(len(whole)) if whole.startswith(b"torch.FloatTensor", at)]
+    for begin, view in zip(begins, views, strict=True):
+        for number in range(2 * len(view.size) + 1):
+            at = begin + number * long_size
+            bits = 8 * long_size
+            raw = (at if isinstance(value, str) else value) % (1 << bits)
+            changed = bytearray(whole)
+            changed[at : at + long_size] = struct.pack(code, raw - (raw >> bits - 1 << bits))
+            try:
+                root = t7.loads(bytes(changed), long_size=long_size)
+            except FormatError as error:
+                assert error.offset is not None
+                assert at <= error.offset < len(whole)
+                continue
+            for tensor in root.array():
+                assert tensor.numpy().shape == tensor.size
+            assert not t7.compare(t7.clear(root), t7.loads(bytes(changed), long_size=long_size))
+            t7.inspect(root)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 12, 40, 100, 1000])
@@ -229,3 +285,35 @@ def test_layouts_that_name_a_wrong_long_size_are_refused() -> None:
     with pytest.raises(FormatError):
         t7.loads(data, long_size=8)
     assert t7.loads(data, long_size=4).numpy().tolist() == [1, 2]
+
+
+def test_elements_that_repeat_are_cleared_and_compared_without_being_written_out() -> None:
+    many = (2**40, 2, 2**10)
+    row = Storage.of("torch.DoubleStorage", [1, 2])
+    fields = {name: Tensor("torch.DoubleTensor", many, (0, 1, 0), 0, row) for name in ("weight", "output", "other")}
+    windows = Tensor("torch.DoubleTensor", (30,) * 8, (1,) * 8, 0, Storage.of("torch.DoubleStorage", range(300)))
+    net = Object("nn.Linear", Table(**fields, windows=windows))
+    again = t7.loads(t7.dumps(net))
+    t7.inspect(net)
+    assert t7.compare(net, again) == []
+    assert t7.clear(again)["weight"].size == many
+    again["weight"].storage = Storage.of("torch.DoubleStorage", [1, 5])
+    assert [difference.path for difference in t7.compare(net, again)] == ["weight"]
+
+
+def test_a_version_of_more_digits_than_python_reads_is_a_name() -> None:
+    data = ints(4, 1) + text(b"V " + b"9" * 5000) + ints(0)
+    assert t7.loads(data).version is None
+    assert t7.dumps(t7.loads(data)) == data
+
+
+def test_a_view_of_every_other_element_costs_less_than_twice_the_memory_of_the_file() -> None:
+    storage = Storage.of("torch.ByteStorage", np.arange(4_000_000) % 200)
+    net = Object("nn.Linear", Table(weight=Tensor("torch.ByteTensor", (2_000_000,), (2,), 0, storage)))
+    tracemalloc.start()
+    try:
+        t7.inspect(net)
+        t7.clear(net)
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()

@@ -7,7 +7,7 @@ import pytest
 import clearstate as cs
 from clearstate import catalog
 from clearstate.formats.t7 import Object, Storage, Table, Tensor
-from clearstate.formats.t7.objects import Value
+from clearstate.formats.t7.codec.objects import Value
 from clearstate.roles import Role
 from tests.t7.test_clearing import before, filled, full, last, side_by_side
 

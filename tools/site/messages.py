@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from clearstate.formats.sniff import KINDS
+from clearstate.formats.kinds import KINDS
 
 REPO = Path(__file__).parents[2]
 SOURCE = REPO / "src" / "clearstate"
@@ -32,19 +32,19 @@ REFUSALS = frozenset(
 )
 """What is raised with a sentence."""
 
-FORMAT = frozenset("FormatError _unexpected unexpected wrong _wrong truncated _truncated _cut".split())
+FORMAT = frozenset("FormatError Misfit _unexpected unexpected wrong _wrong truncated _truncated _cut".split())
 """What is raised with what was expected, and what was found; the methods of readers that make such an error."""
 
 SECTIONS: tuple[tuple[str, str], ...] = (
-    ("pickles", r"formats/pt/unpickle\.py"),
+    ("pickles", r"formats/pt/pickle/read\.py"),
     ("safetensors", r"formats/safetensors\.py:FormatError"),
-    ("shards", r"formats/pt/sharded\.py:FormatError"),
+    ("shards", r"formats/pt/container/shards\.py:FormatError"),
     ("PyTorch files", r"formats/(pt/.*|data\.py):FormatError"),
-    ("t7 files", r"(formats/.*|inspecting\.py):FormatError"),
+    ("t7 files", r"(formats/.*|verbs/inspect\.py):FormatError"),
     ("live modules", r"live/"),
-    ("between backends", r"formats/t7/backends\w*\.py:(Refused|without)"),
-    ("leaving Torch7", r"(export/|exporting\.py|formats/t7/backends|nn/backends|converting\.py)"),
-    ("layers", r"nn/(?!t7\.py|reading\.py|writing\.py|registry\.py|packages\.py|flat\.py|opaque\.py)"),
+    ("between backends", r"formats/t7/backends/\w*\.py:(Refused|without)"),
+    ("leaving Torch7", r"(export/|verbs/export\.py|formats/t7/backends/|nn/t7/backends|verbs/convert\.py)"),
+    ("layers", r"nn/(?!t7/(files|reading|writing|registry|packages|numbers|opaque)\.py)"),
     ("files of Torch7", r"(nn/|formats/t7/)"),
     ("checkpoints", r"formats/"),
     ("commands", r""),

@@ -28,21 +28,24 @@ PUBLIC = {
 """The names of the package itself; those that are in no group stand at the end."""
 
 FAMILIES = {
-    "Modules": "module stateful",
-    "Containers": "container containers simple",
-    "Linear layers": "linear sparse lookup distance",
-    "Convolution": "convolution full_convolution map_convolution",
-    "Pooling": "pooling average_pooling adaptive_pooling fractional_pooling unpooling",
-    "Resampling and padding": "resampling padding",
-    "Normalization": "normalization",
-    "Activations": "activation noise",
-    "Elements and reductions": "pointwise reduction",
-    "Shape": "shape",
-    "Tables": "tables table_arithmetic",
-    "Composed layers and decorators": "composed decorators conversion watching",
-    "Criterions": "criterions classification margin criterion_modules",
-    "Graphs": "graph nodes",
-    "Files and training": "t7 registry opaque trainer",
+    "Modules": "protocol.module protocol.stateful",
+    "Containers": "containers.sequential containers.tables layers.identity",
+    "Linear layers": "layers.linear layers.sparse layers.lookup layers.distance",
+    "Convolution": "layers.windows.convolution layers.windows.full_convolution layers.windows.map_convolution",
+    "Pooling": (
+        "layers.windows.pooling layers.windows.average_pooling layers.windows.adaptive_pooling "
+        "layers.windows.fractional_pooling layers.windows.unpooling"
+    ),
+    "Resampling and padding": "layers.windows.resampling layers.windows.padding",
+    "Normalization": "layers.normalization",
+    "Activations": "layers.activation layers.noise",
+    "Elements and reductions": "layers.pointwise layers.reduction",
+    "Shape": "layers.shape",
+    "Tables": "layers.tables layers.table_arithmetic",
+    "Composed layers and decorators": "layers.composed containers.decorators layers.conversion layers.observing",
+    "Criterions": "criterions.elements criterions.classification criterions.margin criterions.modules",
+    "Graphs": "containers.graph protocol.nodes layers.nngraph",
+    "Files and training": "t7.files t7.registry t7.opaque trainer",
 }
 """The rooms of the layers in `clearstate.nn`."""
 
@@ -101,7 +104,7 @@ def _nn() -> str:
     title_of = {room: title for title, rooms in FAMILIES.items() for room in rooms.split()}
     grouped: dict[str, list[str]] = {title: [] for title in FAMILIES}
     for name in public(module):
-        room = getattr(module, name).__module__.rpartition(".")[2]
+        room = getattr(module, name).__module__.removeprefix("clearstate.nn.")
         grouped.setdefault(title_of.get(room, room), []).append(name)
     text = (
         "Torch7's `nn` and nngraph, each class under its Torch7 name: [how they are used](../nn.md). Arguments come in "

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import typer
 
 import clearstate as cs
-from clearstate import many
-from clearstate.clearing import bring_along, bring_neighbours, clear_alone
-from clearstate.remote import is_remote
+from clearstate.transport import many
+from clearstate.transport.remote import is_remote
+from clearstate.verbs.clear import bring_along, bring_neighbours, clear_alone
 
 from .drawing import Exit, complain, say, screen
 from .files import bytes_of, long_size, readable, sentence

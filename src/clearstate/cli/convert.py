@@ -82,7 +82,7 @@ def convert(
 
 def summary(model: str, done: cs.Converted, *, left: str) -> list[Line]:
     """What `convert` prints at its end: which classes became of which, the bytes, and what to know besides."""
-    from clearstate.inventory import size_text
+    from clearstate.wording import size_text
 
     where = f" → {done.path}" if done.path is not None else ""
     lines: list[Line] = [[Part(model, "strong"), Part(where), Part("" if where else " (nothing was written)", "faint")]]

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Literal, NamedTuple
 
 import clearstate as cs
-from clearstate.inspecting import is_index, shards
-from clearstate.remote import found as remote_files
-from clearstate.remote import is_remote
+from clearstate.transport.remote import found as remote_files
+from clearstate.transport.remote import is_remote
+from clearstate.verbs.inspect import is_index, shards
 
 SUFFIXES = (".t7", ".pt", ".pth", ".ckpt", ".bin", ".safetensors")
 """What files of models are called, in a folder."""

@@ -106,7 +106,7 @@ def report(inventory: cs.Inventory, on: Screen, *, everything: bool = False) -> 
 
 
 def _heading(inventory: cs.Inventory, width: int) -> list[Line]:
-    from clearstate.inventory import size_text
+    from clearstate.wording import size_text
 
     name, rest = clean(inventory.source), f"{inventory.kind}, {size_text(inventory.size)}"
     if cells(name) + 2 + len(rest) <= width:
@@ -116,8 +116,8 @@ def _heading(inventory: cs.Inventory, width: int) -> list[Line]:
 
 def _roles(inventory: cs.Inventory, width: int) -> list[Line]:
     """A line for each role: bytes, share, a bar, whether clearing drops it, and what it is."""
-    from clearstate.inventory import size_text
     from clearstate.roles import DROPPED_BY_DEFAULT
+    from clearstate.wording import size_text
 
     totals, size = inventory.by_role(), inventory.size
     long = max(10, min(30, width - 38 - WORDS))
@@ -140,7 +140,7 @@ def _pieces(pieces: list[cs.Entry], count: int, width: int) -> list[Line]:
     """The largest pieces: bytes, path, class of the module, sizes."""
     import heapq
 
-    from clearstate.inventory import size_text
+    from clearstate.wording import size_text
 
     from .tree import geometry
 
@@ -174,7 +174,7 @@ def _notes(inventory: cs.Inventory, width: int, everything: bool) -> list[Line]:
 
 def _advice(inventory: cs.Inventory, freed: int, width: int) -> list[Line]:
     """What clearing would save, and the command that does it."""
-    from clearstate.inventory import size_text
+    from clearstate.wording import size_text
 
     if not freed:
         return [[Part("Nothing to clear: work left nothing behind here.")]]

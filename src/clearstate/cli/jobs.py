@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import clearstate as cs
-from clearstate.remote import is_remote
+from clearstate.transport.remote import is_remote
 
 from .files import Found, find, is_many
 

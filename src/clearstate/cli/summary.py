@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import clearstate as cs
-from clearstate.inventory import some
+from clearstate.wording import some
 
 from .drawing import Line, Part, Screen, clean, counted, fit, percent, wrapped
 from .jobs import Job
@@ -73,7 +73,7 @@ def _names(job: Job, inventory: cs.Inventory, role: cs.Role, several: bool) -> l
 
 def row(job: Job, done: cs.Cleared, on: Screen) -> Line:
     """What `clear` prints of one file among several, once it is done."""
-    from clearstate.inventory import size_text
+    from clearstate.wording import size_text
 
     sizes = f"  {size_text(done.before.size):>8} → {size_text(done.after.size):>8}  "
     name = clean(job.path)
@@ -82,7 +82,7 @@ def row(job: Job, done: cs.Cleared, on: Screen) -> Line:
 
 def summary(tally: Tally, on: Screen, dropping: Iterable[cs.Role], *, dry_run: bool) -> list[Line]:
     """What `clear` prints at its end: bytes before and after, by role, and what to know besides."""
-    from clearstate.inventory import size_text
+    from clearstate.wording import size_text
 
     if not tally.files:
         return [[], *_left_out(tally, on)]
@@ -120,7 +120,7 @@ def _title(tally: Tally, dry_run: bool) -> list[Line]:
 
 
 def _besides(tally: Tally, on: Screen, dropping: frozenset[cs.Role]) -> list[Line]:
-    from clearstate.inventory import size_text
+    from clearstate.wording import size_text
 
     lines: list[Line] = []
     for what in tally.done[:SAID]:

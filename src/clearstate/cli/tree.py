@@ -11,9 +11,9 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import clearstate as cs
-from clearstate.inventory import size_text
 from clearstate.report.folding import alike, in_order, in_words, label, name_of
 from clearstate.report.folding import rows as rows_of
+from clearstate.wording import size_text
 
 from .drawing import Line, Part, cells, clean, counted, fit
 

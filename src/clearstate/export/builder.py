@@ -15,11 +15,12 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..errors import ConversionError
-from ..nn.ownership import mapped
+from ..nn.protocol.ownership import mapped
 from . import pieces
 from .calls import Call
 from .program import CALLED, Layer, Program, Row, Step
-from .rules.table import Function, Unmapped, class_name, rule_of
+from .rules.finding import rule_of
+from .rules.table import Function, Unmapped, class_name
 from .values import Table, Value, examples, leaves, of_example
 
 TOLERANCE: dict[torch.dtype, float] = {

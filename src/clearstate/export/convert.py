@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import nn
 from ..errors import ConversionError
-from ..nn.ownership import mapped, tensors
+from ..nn.protocol.ownership import mapped, tensors
 from .builder import Builder, describe, difference
 from .covered import Coverage, unmapped
 from .overlaps import parted

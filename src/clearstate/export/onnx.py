@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..errors import ClearstateError, ConversionError
 from ..formats.atomic import replacing
-from ..nn.ownership import mapped, tensors
+from ..nn.protocol.ownership import mapped, tensors
 from .builder import describe, difference
 from .convert import Exported, export
 from .covered import Coverage

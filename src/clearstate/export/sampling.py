@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import nn
-from ..nn.ownership import mapped, tensors
+from ..nn.protocol.ownership import mapped, tensors
 
 BATCH = 2
 

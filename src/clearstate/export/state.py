@@ -11,7 +11,7 @@ import torch
 from ..errors import ClearstateError
 from ..formats.atomic import replacing
 from ..formats.data import Held
-from ..formats.pt.objects import Global, Ordered, Storage, Tensor
+from ..formats.pt.pickle.stubs import Global, Ordered, Storage, Tensor
 from ..formats.safetensors import KINDS, open_safetensors, safetensors_size, write_safetensors
 
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin")

@@ -59,6 +59,14 @@ class Changes:
     dtype: DType | None = None
     plain: bool = False
 
+    def names(self, path: str) -> bool:
+        """Whether a pattern is that of this path.
+
+        >>> Changes(kept=("optimizer.*",)).names("optimizer.state")
+        True
+        """
+        return any(matches(path, pattern) for pattern in (*self.kept, *self.dropped))
+
     def fate(self, path: str, role: Role | None) -> bool:
         """Whether what is at this path goes. A pattern has the last word, and one to keep before one to drop."""
         if any(matches(path, pattern) for pattern in self.kept):

@@ -244,7 +244,7 @@ class Text:
         words = self.text.split()
         kept = [word for start, stop in runs for word in words[start:stop]]
         text = b" ".join(kept)
-        return Text(Source(text), self.dtype, len(kept), 0, len(text), self._parse)
+        return Text(Source(text, path=self.source.path), self.dtype, len(kept), 0, len(text), self._parse)
 
 
 def raw_bytes(array: Array) -> memoryview:

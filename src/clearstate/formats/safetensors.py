@@ -17,9 +17,9 @@ import numpy as np
 
 from ..errors import ClearstateError, FormatError
 from .data import PIECE, Data, Held, Mapped, Source, append, raw_bytes
-from .pt.brief import brief
-from .pt.file import File
-from .pt.objects import DTYPE_BYTES, NUMPY, STORAGE_DTYPE, Global, Ordered, Storage, Tensor, is_in_order
+from .pt.container.file import File
+from .pt.pickle.brief import brief
+from .pt.pickle.stubs import DTYPE_BYTES, NUMPY, STORAGE_DTYPE, Global, Ordered, Storage, Tensor, is_in_order
 
 LONGEST_HEADER = 100_000_000
 """Bytes that the format allows the header."""

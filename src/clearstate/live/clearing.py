@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import warnings
-from collections import deque
 from collections.abc import Collection, Mapping
 from functools import partial
-from operator import setitem
 from typing import Any
 
 import torch
 
 from ..errors import ClearstateError
-from ..inventory import SHOWN, some
+from ..inventory import SHOWN
 from ..roles import Role
-from .baseline import Baseline, checked
-from .code import strip
-from .constructors import Left, left_by
-from .declared import plan
-from .detaching import Undo, detached
-from .evidence import Judged, Walk, judge
-from .hidden import drop_gradients
-from .holdings import TABLES, Attribute, modules
+from ..wording import some
+from .evidence.baseline import Baseline, checked
+from .evidence.before_work import restore
+from .evidence.declared import plan
+from .evidence.judge import judge
+from .evidence.judged import Judged
+from .evidence.proof import prove
+from .holdings.attributes import Attribute
+from .holdings.detaching import detached
+from .holdings.hooks import strip
+from .holdings.modules import Walk, modules
+from .holdings.undoable import Undo, assign
+from .holdings.unlisted import drop_gradients
 from .optimizers import empty
-from .together import companions
 
 
 def clear(
@@ -85,8 +86,6 @@ def clear(
 def _clear_transient(model: torch.nn.Module, walk: Walk, sample: Any, baseline: Baseline | None) -> None:
     proved: dict[tuple[int, str], str] = {}
     if sample is not None:
-        from .proof import prove
-
         proved, failure = prove(model, sample, baseline)
         if failure:
             _warn(walk, proved, failure)
@@ -127,7 +126,7 @@ def _cut_graphs(judged: Judged, done: list[Undo]) -> None:
     graphs = {id(f.tensor) for f in tensors if f.tensor.grad_fn is not None}
     value = judged.attribute.value
     if graphs and (new := detached(value, graphs, done)) is not value:
-        _set(judged.attribute, new, done)
+        assign(judged.attribute, new, done)
 
 
 def _cut_graphs_of_gradients(module: torch.nn.Module, done: list[Undo]) -> None:
@@ -139,72 +138,6 @@ def _cut_graphs_of_gradients(module: torch.nn.Module, done: list[Undo]) -> None:
         if gradient is not None and gradient.grad_fn is not None:
             parameter.grad = gradient.detach()
             done.append(partial(setattr, parameter, "grad", gradient))
-
-
-def restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) -> None:
-    """Puts an attribute back to what it was before work: as in the baseline, or as its constructor left it.
-
-    Sizes and flags that are written together with it go back, too. A list, dict or set that the constructor leaves
-    empty stays the same object and is emptied.
-    """
-    others = companions(attribute)
-    _restore(attribute, baseline, done)
-    if others:
-        for other in others:
-            _restore(other, baseline, done)
-
-
-def _restore(attribute: Attribute, baseline: Baseline | None, done: list[Undo]) -> None:
-    if baseline is not None and baseline.knows(attribute.module):
-        there, then = baseline.value(attribute)
-    else:
-        left = left_by(type(attribute.module), attribute.name)
-        there = left is not Left.NOTHING and attribute.name not in plan(type(attribute.module)).absent
-        then = None if isinstance(left, Left) else left()
-        if left is Left.SOMETHING and type(attribute.value) in TABLES:
-            then = copy.copy(attribute.value)
-            then.clear()
-    if not there:
-        _remove(attribute, done)
-    elif type(then) in TABLES and type(then) is type(attribute.value):
-        _refill(attribute.value, then, done)
-    else:
-        _set(attribute, then, done)
-
-
-def _set(attribute: Attribute, value: Any, done: list[Undo]) -> None:
-    home = attribute.home
-    home[attribute.name] = value
-    done.append(partial(setitem, home, attribute.name, attribute.value))
-
-
-def _remove(attribute: Attribute, done: list[Undo]) -> None:
-    _, module, name, old, table = attribute
-    home = attribute.home
-    if name not in home:  # it went with another
-        return
-    if not table:
-        del home[name]
-        done.append(partial(setitem, home, name, old))
-        return
-    order = dict(home)
-    del home[name]
-    done.append(partial(_fill, home, order))
-    passing = module.__dict__.get("_non_persistent_buffers_set", set())
-    if name in passing:
-        passing.discard(name)
-        done.append(partial(passing.add, name))
-
-
-def _refill(table: Any, then: Any, done: list[Undo]) -> None:
-    old = table.copy()
-    _fill(table, then)
-    done.append(partial(_fill, table, old))
-
-
-def _fill(table: Any, content: Any) -> None:
-    table.clear()
-    table.extend(content) if isinstance(table, list | deque) else table.update(content)
 
 
 def empty_caches() -> None:

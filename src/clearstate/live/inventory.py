@@ -12,13 +12,16 @@ from torch import Tensor
 
 from ..inventory import Entry, Graph, Inventory
 from ..roles import Role
-from .baseline import Baseline, checked
-from .coverage import fresh_bytes
-from .declared import plan
-from .evidence import Judged, Walk, judge
-from .hanging import notes
-from .hidden import hidden
-from .holdings import ORDINARY, memory, modules, nbytes, storage_key
+from .evidence.baseline import Baseline, checked
+from .evidence.declared import plan
+from .evidence.judge import judge
+from .evidence.judged import Judged
+from .evidence.proof import prove
+from .holdings.modules import Walk, modules
+from .holdings.unlisted import unlisted_tensors
+from .notes import notes
+from .tensors.parts import ORDINARY
+from .tensors.storage import fresh_bytes, memory, nbytes, storage_key
 
 PRIORITY = {role: i for i, role in enumerate((Role.PARAMETER, Role.BUFFER, Role.CONSTANT, Role.UNKNOWN, Role.GRADIENT))}
 """Bytes that several pieces see are counted for the first of these."""
@@ -55,8 +58,6 @@ def inspect(model: torch.nn.Module, baseline: Baseline | None = None, sample: An
     walk = list(modules(model))
     proof = None
     if sample is not None:
-        from .proof import prove
-
         proof = prove(model, sample, baseline)
     verdicts = judge(walk, baseline, None if proof is None else proof.evidence)
     pieces = sorted(_pieces(walk, verdicts), key=lambda piece: PRIORITY.get(piece.role, len(PRIORITY)))
@@ -85,7 +86,7 @@ def inspect(model: torch.nn.Module, baseline: Baseline | None = None, sample: An
 
 def _graphs(walk: Iterable[tuple[str, torch.nn.Module]]) -> Iterator[Graph]:
     """The graphs of Torch7's nets: there are none where nobody has loaded that room."""
-    room = sys.modules.get(f"{__package__.rpartition('.')[0]}.nn.graph")
+    room = sys.modules.get(f"{__package__.rpartition('.')[0]}.nn.containers.graph")
     if room is not None:
         yield from (module.flow(path) for path, module in walk if isinstance(module, room.gModule))
 
@@ -132,7 +133,7 @@ def _of_module(
             yield (name, tensor, *((role, "structural") if judged is None else (judged.role, judged.evidence)))
             if role is Role.PARAMETER and tensor.is_leaf and tensor.grad is not None:
                 yield f"{name}.grad", tensor.grad, Role.GRADIENT, "structural"
-    yield from hidden(module)
+    yield from unlisted_tensors(module)
     if plan(type(module)).keeper:
         keeper: Any = module
         for name, tensor in keeper.kept_tensors():

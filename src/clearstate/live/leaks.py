@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..inventory import size_text
-from .hanging import HOOKS
-from .holdings import attributes, memory, modules, nbytes, storage_key
+from ..wording import size_text
+from .holdings.attributes import attributes
+from .holdings.hooks import HOOKS
+from .holdings.modules import modules
+from .tensors.storage import memory, nbytes, storage_key
 
 WARM = 2
 """Steps before anything is counted: gradients, an optimizer's state and caches are made in the first ones."""

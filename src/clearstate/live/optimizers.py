@@ -1,4 +1,4 @@
-"""Optimizers that hang on modules: when asked for, their state goes, and each is as its constructor left it.
+"""Empties the optimizers that hang on modules (``drop=["optimizer"]``): each is as its constructor left it.
 
 The optimizer itself stays, and so do its settings: whoever steps it later goes on, with moments from zero. It is
 emptied in place, so that schedulers and scalers which hold it hold the same. Where its constructor fills the state
@@ -7,23 +7,24 @@ itself, no empty one would do: `STARTS` says what to put there, and a class that
 
 from __future__ import annotations
 
-import dis
 import warnings
 from collections.abc import Callable, Iterator, MutableMapping
-from types import CodeType
 from typing import Any
 
 import torch
 
 from ..errors import ClearstateError
-from ..inventory import SHOWN, some
-from .apart import KINDS, OPTIMIZER
-from .classes import fact
-from .constructors import CONSTRUCTORS, nested, own_codes
-from .evidence import Walk
-from .holdings import INTERNAL, Apart, Attribute, is_plain
-from .shadow import original
-from .wrappers import is_machinery, qualified
+from ..inventory import SHOWN
+from ..wording import some
+from .bytecode.classes import fact, qualified
+from .bytecode.instructions import read
+from .bytecode.own_code import CONSTRUCTORS, reachable
+from .holdings.attributes import Apart, Attribute
+from .holdings.modules import INTERNAL, Walk
+from .holdings.training_objects import KINDS, OPTIMIZER
+from .holdings.values import is_plain
+from .holdings.wrapping import is_machinery
+from .stand_in.origins import original
 
 
 def _adagrad(state: Any, group: Any) -> dict[str, Any]:
@@ -100,18 +101,8 @@ def _start(cls: type) -> Callable[[Any, Any], dict[str, Any]] | None:
 @fact
 def _fills_its_state(cls: type) -> bool:
     """Whether the constructors of a class of optimizers, or methods that they call, look into ``state``."""
-    known = [
-        (name, code) for parent in cls.__mro__ if qualified(parent) not in KINDS for name, code in own_codes(parent)
-    ]
-    waiting = [code for name, code in known if name in (*CONSTRUCTORS, "add_param_group")]
-    met: set[CodeType] = set()
-    while waiting:
-        code = waiting.pop()
-        if code not in met:
-            met.add(code)
-            waiting += [more for name, more in known if name in code.co_names]
-    steps = (step for code in nested(met) for step in dis.get_instructions(code))
-    return any(step.opname.startswith("LOAD") and step.argval == "state" for step in steps)
+    classes = [parent for parent in cls.__mro__ if qualified(parent) not in KINDS]
+    return any("state" in read(code).loaded for code in reachable(classes, (*CONSTRUCTORS, "add_param_group")))
 
 
 def _is_the_models(attribute: Attribute, optimizer: Apart) -> bool:

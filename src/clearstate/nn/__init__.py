@@ -5,12 +5,48 @@
     y = net(x)                                              # PyTorch: autograd, hooks, compile; leaves nothing behind
     net.forward(x); net.backward(x, grad); net.clear_state()  # Torch7: what work left is there until it is cleared
 
-Arguments come in Torch7's order, in snake_case; indices and dimensions count from 0. `forward` and `backward` are in
-`clearstate.nn.module`, reading and writing ``.t7`` files in `clearstate.nn.t7`.
+Arguments come in Torch7's order, in snake_case; indices and dimensions count from 0. The rooms, each of which imports
+those before it: `declarations`, `protocol` (forward and backward), `containers`, `layers`, `criterions`, `t7` (files),
+`packs`.
 """
 
-from . import utils
-from .activation import (
+from . import packs, utils
+from .containers.decorators import Bottle, Decorator, NaN, Profile, WeightNorm
+from .containers.graph import gModule
+from .containers.sequential import Container, Sequential
+from .containers.tables import Concat, ConcatTable, DataParallelTable, DepthConcat, MapTable, Parallel, ParallelTable
+from .criterions.classification import (
+    BCECriterion,
+    ClassNLLCriterion,
+    ClassSimplexCriterion,
+    CrossEntropyCriterion,
+    MultiLabelSoftMarginCriterion,
+    SpatialClassNLLCriterion,
+)
+from .criterions.elements import (
+    AbsCriterion,
+    DistKLDivCriterion,
+    L1Cost,
+    MSECriterion,
+    MultiCriterion,
+    ParallelCriterion,
+    SmoothL1Criterion,
+    SpatialAutoCropMSECriterion,
+    WeightedMSECriterion,
+)
+from .criterions.margin import (
+    CosineEmbeddingCriterion,
+    DistanceRatioCriterion,
+    HingeEmbeddingCriterion,
+    L1HingeEmbeddingCriterion,
+    MarginCriterion,
+    MarginRankingCriterion,
+    MultiLabelMarginCriterion,
+    MultiMarginCriterion,
+    SoftMarginCriterion,
+)
+from .criterions.modules import CriterionTable, ModuleCriterion
+from .layers.activation import (
     ELU,
     Abs,
     Clamp,
@@ -40,73 +76,15 @@ from .activation import (
     TanhShrink,
     Threshold,
 )
-from .adaptive_pooling import SpatialAdaptiveAveragePooling, SpatialAdaptiveMaxPooling
-from .average_pooling import (
-    FeatureLPPooling,
-    SpatialAveragePooling,
-    SpatialLPPooling,
-    SpatialSubSampling,
-    TemporalSubSampling,
-    VolumetricAveragePooling,
-)
-from .classification import (
-    BCECriterion,
-    ClassNLLCriterion,
-    ClassSimplexCriterion,
-    CrossEntropyCriterion,
-    MultiLabelSoftMarginCriterion,
-    SpatialClassNLLCriterion,
-)
-from .composed import CReLU, Maxout
-from .container import Container, Sequential
-from .containers import Concat, ConcatTable, DataParallelTable, DepthConcat, MapTable, Parallel, ParallelTable
-from .conversion import GPU, Convert, Copy, DontCast
-from .convolution import (
-    SpatialConvolution,
-    SpatialConvolutionLocal,
-    SpatialConvolutionMM,
-    SpatialDepthWiseConvolution,
-    SpatialDilatedConvolution,
-    TemporalConvolution,
-    TemporalRowConvolution,
-    VolumetricConvolution,
-    VolumetricDilatedConvolution,
-)
-from .criterion_modules import CriterionTable, ModuleCriterion
-from .criterions import (
-    AbsCriterion,
-    DistKLDivCriterion,
-    L1Cost,
-    MSECriterion,
-    MultiCriterion,
-    ParallelCriterion,
-    SmoothL1Criterion,
-    SpatialAutoCropMSECriterion,
-    WeightedMSECriterion,
-)
-from .decorators import Bottle, Decorator, NaN, Profile, WeightNorm
-from .distance import Cosine, CosineDistance, DotProduct, Euclidean, PairwiseDistance, WeightedEuclidean
-from .fractional_pooling import SpatialFractionalMaxPooling, VolumetricFractionalMaxPooling
-from .full_convolution import SpatialFullConvolution, VolumetricFullConvolution
-from .graph import JustElement, JustTable, ModuleFromCriterion, gModule, nest
-from .linear import Bilinear, Linear, LinearWeightNorm, PartialLinear
-from .lookup import Kmeans, LookupTable
-from .map_convolution import SpatialConvolutionMap, SpatialFullConvolutionMap
-from .margin import (
-    CosineEmbeddingCriterion,
-    DistanceRatioCriterion,
-    HingeEmbeddingCriterion,
-    L1HingeEmbeddingCriterion,
-    MarginCriterion,
-    MarginRankingCriterion,
-    MultiLabelMarginCriterion,
-    MultiMarginCriterion,
-    SoftMarginCriterion,
-)
-from .module import Criterion, Module
-from .nodes import Node
-from .noise import Dropout, RReLU, SpatialDropout, VolumetricDropout, WhiteNoise
-from .normalization import (
+from .layers.composed import CReLU, Maxout
+from .layers.conversion import GPU, Convert, Copy, DontCast
+from .layers.distance import Cosine, CosineDistance, DotProduct, Euclidean, PairwiseDistance, WeightedEuclidean
+from .layers.identity import Contiguous, Identity
+from .layers.linear import Bilinear, Linear, LinearWeightNorm, PartialLinear
+from .layers.lookup import Kmeans, LookupTable
+from .layers.nngraph import JustElement, JustTable, nest
+from .layers.noise import Dropout, RReLU, SpatialDropout, VolumetricDropout, WhiteNoise
+from .layers.normalization import (
     BatchNormalization,
     LayerNormalization,
     Normalize,
@@ -117,27 +95,10 @@ from .normalization import (
     SpatialSubtractiveNormalization,
     VolumetricBatchNormalization,
 )
-from .opaque import Opaque
-from .padding import (
-    Padding,
-    SpatialReflectionPadding,
-    SpatialReplicationPadding,
-    SpatialZeroPadding,
-    VolumetricReplicationPadding,
-)
-from .pointwise import Add, AddConstant, CAdd, CMul, Constant, GradientReversal, L1Penalty, Mul, MulConstant
-from .pooling import (
-    SpatialDilatedMaxPooling,
-    SpatialMaxPooling,
-    TemporalDynamicKMaxPooling,
-    TemporalMaxPooling,
-    VolumetricDilatedMaxPooling,
-    VolumetricMaxPooling,
-)
-from .reduction import Max, Mean, Min, Sum
-from .registry import register
-from .resampling import PixelShuffle, SpatialUpSamplingBilinear, SpatialUpSamplingNearest, UpSampling
-from .shape import (
+from .layers.observing import PrintSize, ZeroGrad
+from .layers.pointwise import Add, AddConstant, CAdd, CMul, Constant, GradientReversal, L1Penalty, Mul, MulConstant
+from .layers.reduction import Max, Mean, Min, Sum
+from .layers.shape import (
     Collapse,
     Index,
     MaskedSelect,
@@ -151,10 +112,8 @@ from .shape import (
     Unsqueeze,
     View,
 )
-from .simple import Contiguous, Identity
-from .sparse import IndexLinear, SparseLinear
-from .t7 import load, save
-from .table_arithmetic import (
+from .layers.sparse import IndexLinear, SparseLinear
+from .layers.table_arithmetic import (
     MM,
     MV,
     CAddTable,
@@ -166,10 +125,54 @@ from .table_arithmetic import (
     CSubTable,
     MixtureTable,
 )
-from .tables import FlattenTable, JoinTable, NarrowTable, SelectTable, SplitTable, ZipTable, ZipTableOneToMany
+from .layers.tables import FlattenTable, JoinTable, NarrowTable, SelectTable, SplitTable, ZipTable, ZipTableOneToMany
+from .layers.windows import connections as tables
+from .layers.windows.adaptive_pooling import SpatialAdaptiveAveragePooling, SpatialAdaptiveMaxPooling
+from .layers.windows.average_pooling import (
+    FeatureLPPooling,
+    SpatialAveragePooling,
+    SpatialLPPooling,
+    SpatialSubSampling,
+    TemporalSubSampling,
+    VolumetricAveragePooling,
+)
+from .layers.windows.convolution import (
+    SpatialConvolution,
+    SpatialConvolutionLocal,
+    SpatialConvolutionMM,
+    SpatialDepthWiseConvolution,
+    SpatialDilatedConvolution,
+    TemporalConvolution,
+    TemporalRowConvolution,
+    VolumetricConvolution,
+    VolumetricDilatedConvolution,
+)
+from .layers.windows.fractional_pooling import SpatialFractionalMaxPooling, VolumetricFractionalMaxPooling
+from .layers.windows.full_convolution import SpatialFullConvolution, VolumetricFullConvolution
+from .layers.windows.map_convolution import SpatialConvolutionMap, SpatialFullConvolutionMap
+from .layers.windows.padding import (
+    Padding,
+    SpatialReflectionPadding,
+    SpatialReplicationPadding,
+    SpatialZeroPadding,
+    VolumetricReplicationPadding,
+)
+from .layers.windows.pooling import (
+    SpatialDilatedMaxPooling,
+    SpatialMaxPooling,
+    TemporalDynamicKMaxPooling,
+    TemporalMaxPooling,
+    VolumetricDilatedMaxPooling,
+    VolumetricMaxPooling,
+)
+from .layers.windows.resampling import PixelShuffle, SpatialUpSamplingBilinear, SpatialUpSamplingNearest, UpSampling
+from .layers.windows.unpooling import SpatialMaxUnpooling, VolumetricMaxUnpooling
+from .protocol.module import Criterion, Module, ModuleFromCriterion
+from .protocol.nodes import Node
+from .t7.files import load, save
+from .t7.opaque import Opaque
+from .t7.registry import register
 from .trainer import StochasticGradient
-from .unpooling import SpatialMaxUnpooling, VolumetricMaxUnpooling
-from .watching import PrintSize, ZeroGrad
 
 __all__ = [
     "ELU",
@@ -371,7 +374,9 @@ __all__ = [
     "gModule",
     "load",
     "nest",
+    "packs",
     "register",
     "save",
+    "tables",
     "utils",
 ]

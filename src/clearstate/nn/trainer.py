@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from .fields import plain
-from .module import Criterion, Module
-from .stateful import CLASSES
+from .declarations.fields import plain
+from .protocol.module import Criterion, Module
+from .protocol.stateful import CLASSES
 
 
 class StochasticGradient:

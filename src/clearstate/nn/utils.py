@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from .ownership import emptied, empty
-from .sharing import SharingKept
-from .tape import describe
+from .declarations.bad_input import describe
+from .protocol.ownership import emptied, empty
+from .protocol.sharing import SharingKept
 
 M = TypeVar("M", bound=torch.nn.Module)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
-from ..inventory import Entry, Graph, Inventory
 from ..roles import DROPPED_BY_DEFAULT, Role
+from .drawn import Flow, Held, Piece
 from .folding import alike, in_order, in_words, label, name_of
 from .folding import rows as rows_of
 
@@ -19,9 +19,10 @@ LEVELS = 1000
 ROLES = {role: i for i, role in enumerate(Role)}
 
 
-def columns(before: Inventory, after: Inventory | None = None) -> dict[str, Any]:
+def columns(before: Held, after: Held | None = None) -> dict[str, Any]:
     """Everything the page shows, in plain values; all text is `clean`.
 
+    >>> from clearstate.inventory import Entry, Inventory
     >>> weight = Entry("a[1].weight", "a[1]", "torch.FloatTensor", Role.PARAMETER, 8, "declared", "float32", (2,))
     >>> found = columns(Inventory("x.t7", "Torch7 file", 8, (weight,), {"": "nn.Sequential", "a[1]": "nn.Add"}))
     >>> found["modules"]["path"], found["modules"]["above"]
@@ -135,12 +136,12 @@ class _Homes(dict[str, int]):
         return self[at]
 
 
-def _pairs(before: Inventory, after: Inventory | None) -> Iterator[tuple[Entry, int | None, int | None]]:
+def _pairs(before: Held, after: Held | None) -> Iterator[tuple[Piece, int | None, int | None]]:
     """Every piece with its bytes before and after; ``None`` where it is not. Pieces are the same by path and class.
 
     What is only there after, and empty, is no piece: clearing makes empty tensors where the constructor made them.
     """
-    left: dict[tuple[str, str], list[Entry]] = {}
+    left: dict[tuple[str, str], list[Piece]] = {}
     for entry in reversed(after.entries if after is not None else ()):
         left.setdefault((entry.path, entry.type), []).append(entry)
     for entry in before.entries:
@@ -152,11 +153,11 @@ def _pairs(before: Inventory, after: Inventory | None) -> Iterator[tuple[Entry, 
                 yield entry, None, entry.bytes
 
 
-def _side(inventory: Inventory) -> dict[str, Any]:
+def _side(inventory: Held) -> dict[str, Any]:
     return {"source": clean(inventory.source), "kind": clean(inventory.kind), "size": inventory.size}
 
 
-def _graph(graph: Graph, homes: _Homes) -> dict[str, Any]:
+def _graph(graph: Flow, homes: _Homes) -> dict[str, Any]:
     nodes = graph.nodes
     return {
         "title": clean(f"{graph.path} {graph.type}".strip()),
@@ -166,9 +167,10 @@ def _graph(graph: Graph, homes: _Homes) -> dict[str, Any]:
     }
 
 
-def geometry(entry: Entry) -> str:
+def geometry(entry: Piece) -> str:
     """Element type and sizes of a tensor, and where it is if that is no plain memory.
 
+    >>> from clearstate.inventory import Entry
     >>> geometry(Entry("w", "", "torch.FloatTensor", Role.PARAMETER, 24, "declared", "float32", (2, 3)))
     'float32 2 x 3'
     """

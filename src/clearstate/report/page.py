@@ -19,9 +19,10 @@ from string import Template
 from typing import Any
 
 from ..errors import ClearstateError
-from ..inventory import Inventory, size_text
 from ..roles import DROPPED_BY_DEFAULT, GLOSS, Role
+from ..wording import size_text
 from .columns import clean, columns
+from .drawn import Held
 
 SCRIPTS = ("tree.js", "colours.js", "maps.js", "table.js", "modules.js", "graphs.js", "page.js")
 """Our scripts, in the order they need each other; together they are one."""
@@ -29,7 +30,7 @@ SCRIPTS = ("tree.js", "colours.js", "maps.js", "table.js", "modules.js", "graphs
 START = "<!doctype html>"
 
 
-def write(path: str | os.PathLike[str], before: Inventory, after: Inventory | None = None) -> None:
+def write(path: str | os.PathLike[str], before: Held, after: Held | None = None) -> None:
     """Writes the page to a file.
 
     Args:
@@ -43,6 +44,7 @@ def write(path: str | os.PathLike[str], before: Inventory, after: Inventory | No
 
     >>> import tempfile
     >>> name = os.path.join(tempfile.mkdtemp(), "report.html")
+    >>> from clearstate.inventory import Inventory
     >>> write(name, Inventory("empty.t7", "Torch7 file", 0, ()))
     >>> os.path.getsize(name) > 100_000
     True
@@ -67,13 +69,14 @@ def check(path: str | os.PathLike[str]) -> None:
             raise ClearstateError(f"{os.fspath(path)} is no report but another file: it is left alone; name a new one")
 
 
-def page(before: Inventory, after: Inventory | None = None) -> str:
+def page(before: Held, after: Held | None = None) -> str:
     """The page as text.
 
     Args:
         before: what a model or file holds.
         after: what it holds once it is cleared: the two are drawn side by side.
 
+    >>> from clearstate.inventory import Inventory
     >>> page(Inventory("<script>.t7", "Torch7 file", 0, ())).count("<script>.t7")
     0
     """
@@ -125,12 +128,12 @@ def _text(text: str) -> str:
     return html.escape(clean(text))
 
 
-def _title(before: Inventory, after: Inventory | None) -> str:
+def _title(before: Held, after: Held | None) -> str:
     names = [before.source] if after is None or after.source == before.source else [before.source, after.source]
     return " → ".join(name.replace("\\", "/").rstrip("/").rpartition("/")[2] or name for name in names)
 
 
-def _lead(before: Inventory, after: Inventory | None) -> str:
+def _lead(before: Held, after: Held | None) -> str:
     """What the file is and how big, in one sentence."""
     pieces = f"{len(before.entries):,} {'piece' if len(before.entries) == 1 else 'pieces'}"
     modules = len(before.modules)
@@ -145,19 +148,19 @@ def _lead(before: Inventory, after: Inventory | None) -> str:
     return f"{_text(before.kind)}, {rest}, {pieces}{inside}"
 
 
-def _sources(before: Inventory, after: Inventory | None) -> str:
+def _sources(before: Held, after: Held | None) -> str:
     """Where the files are, as far as that was told."""
     sources = dict.fromkeys(side.source for side in (before, after) if side is not None)
     told = " → ".join(sources)
     return "" if told == _title(before, after) else f"<p class=source>{_text(told)}</p>"
 
 
-def _notes(before: Inventory, after: Inventory | None) -> str:
+def _notes(before: Held, after: Held | None) -> str:
     notes = dict.fromkeys([*before.notes, *(after.notes if after is not None else ())])
     return f"<ul id=notes>{''.join(f'<li>{_text(note)}</li>' for note in notes)}</ul>" if notes else ""
 
 
-def _totals(before: Inventory, after: Inventory | None) -> str:
+def _totals(before: Held, after: Held | None) -> str:
     """Bytes by role, as a table that reads without any script."""
     old = before.by_role()
     new = after.by_role() if after is not None else {}

@@ -13,7 +13,8 @@ from . import (
     shape,
     tables,
 )
-from .table import RULES, Rule, Unmapped, class_name, rule, rule_of
+from .finding import rule_of
+from .table import RULES, Rule, Unmapped, class_name, rule
 
 __all__ = [
     "RULES",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import nn
-from ...nn.activation import classes_of
+from ...nn.layers.activation import classes_of
 from ..calls import Call, call, text
 from ..values import Value
 from .convolution import unless

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ... import nn
-from ...nn.tables import dimension_of
+from ...nn.declarations.dimensions import dimension_of
 from ..calls import Call, call, text
 from ..values import Value, leaves
 from .table import Unmapped, rule

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from ... import nn
-from ...nn.conversion import dtype_of
-from ...nn.tables import dimension_of
+from ...nn.declarations.dimensions import dimension_of
+from ...nn.layers.conversion import dtype_of
 from ..calls import Call, call
 from ..values import Value
 from .arithmetic import items, joined

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ... import nn
-from ...nn.adaptive_pooling import exact, windows
+from ...nn.layers.windows.adaptive_pooling import exact, windows
 from ..calls import Call, call
 from ..values import Value
 from .convolution import sizes, unless

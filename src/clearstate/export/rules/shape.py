@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ... import nn
-from ...nn.shape import due_dimension
+from ...nn.layers.shape import due_dimension
 from ..calls import call, text
 from ..values import Value
 from .normalization import as_batch

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ... import nn
-from ...nn.graph import JustElement, JustTable
-from ...nn.tables import dimension_of
+from ...nn.declarations.dimensions import dimension_of
+from ...nn.layers.nngraph import JustElement, JustTable
 from ..values import Value
 from .table import Unmapped, rule
 

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 from ...lazily import names
 
 if TYPE_CHECKING:
-    from .archive import open_zip, write_zip
-    from .clearing import clear, not_cleared
-    from .comparing import compare
-    from .file import File
-    from .inventory import inspect_file
-    from .models import state_dict
+    from .container.file import File
+    from .container.zip import open_zip, write_zip
+    from .layout.models import state_dict
+    from .meaning.clearing import clear, not_cleared
+    from .meaning.comparing import compare
+    from .meaning.inventory import inspect_file
 
 __all__ = ["File", "clear", "compare", "inspect_file", "not_cleared", "open_zip", "state_dict", "write_zip"]
 
 _ROOMS = {
-    "clear": "clearing",
-    "compare": "comparing",
-    "File": "file",
-    "inspect_file": "inventory",
-    "not_cleared": "clearing",
-    "open_zip": "archive",
-    "state_dict": "models",
-    "write_zip": "archive",
+    "clear": "meaning.clearing",
+    "compare": "meaning.comparing",
+    "File": "container.file",
+    "inspect_file": "meaning.inventory",
+    "not_cleared": "meaning.clearing",
+    "open_zip": "container.zip",
+    "state_dict": "layout.models",
+    "write_zip": "container.zip",
 }
 """Where each name is: looking into a file need not load what writes one."""
 

@@ -8,29 +8,30 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from ...errors import ClearstateError
-from ...inventory import Inventory, some
+from ...inventory import Inventory
 from ...roles import Role
+from ...wording import some
 from ..changes import FOREIGN, Changes, Dropped, asked_by
 from ..differences import Difference
-from .containers import CONTAINERS, layout_for
-from .copies import copies, path_of
-from .file import File
-from .inventory import inspect_file
-from .layouts import class_of, is_module, is_program, is_subclass, tensor_in
-from .models import main_model, places
-from .naming import what_was
-from .objects import Tensor
-from .survey import survey, topmost
+from .container.file import File
+from .container.kinds import CONTAINERS, layout_for
+from .copies.finding import copies, path_of
+from .layout.models import main_model, places
+from .layout.naming import what_was
+from .layout.programs import class_of, is_module, is_program, is_subclass, tensor_in
+from .meaning.inventory import inspect_file
+from .meaning.survey import survey, topmost
+from .pickle.stubs import Tensor
 
 Check = Callable[[str, File], None]
 Watch = Callable[[BinaryIO], BinaryIO]
 
 
 def open_as(path: str, kind: str) -> File:
-    """Opens a file that `formats.kinds` takes for one of this kind."""
+    """Opens a file that `formats.readers` takes for one of this kind."""
     if kind != "sharded":
         return CONTAINERS[kind].open(path)
-    from .sharded import open_sharded
+    from .container.shards import open_sharded
 
     return open_sharded(path)
 
@@ -53,14 +54,14 @@ def going(file: File, changes: Changes, before: Inventory) -> list[Dropped]:
 
 def change(file: File, changes: Changes) -> list[str]:
     """Makes changes to what the file holds, in memory; says what was done besides dropping roles."""
-    from .clearing import clear
+    from .meaning.clearing import clear
 
     return clear(file, changes)
 
 
 def left(file: File, changes: Changes) -> list[str]:
     """Paths of what `change` would still take away."""
-    from .clearing import not_cleared
+    from .meaning.clearing import not_cleared
 
     return not_cleared(file, changes)
 
@@ -71,13 +72,13 @@ def aimed(file: File, target: str) -> tuple[File, list[str]]:
     Raises:
         ClearstateError: the layout has no place for what the file holds.
     """
-    from .sharded import Sharded
+    from .container.shards import Sharded
 
     flat = file.flat
     layout = layout_for(target, file.layout)
     if isinstance(file, Sharded):
         if os.path.isdir(target) or target.endswith((os.sep, ".json")):
-            from .companions import told
+            from .container.companions import told
 
             return file, told(file, _folder(target))
         file = file.merged()
@@ -157,10 +158,10 @@ def _tensors(file: File) -> dict[str, Tensor]:
 def write(file: File, target: str, check: Check, watch: Watch) -> None:
     """Writes what the file holds, in its layout; ``check`` reads each finished file before it replaces anything."""
     from ..atomic import replacing
-    from .sharded import Sharded, write_sharded
+    from .container.shards import Sharded, write_sharded
 
     if isinstance(file, Sharded):
-        from .companions import copy
+        from .container.companions import copy
 
         write_sharded(file, _folder(target), check, watch)
         copy(file, _folder(target))
@@ -171,7 +172,7 @@ def write(file: File, target: str, check: Check, watch: Watch) -> None:
 
 def size(file: File) -> int:
     """Bytes that `write` would write."""
-    from .sharded import Sharded, sharded_size
+    from .container.shards import Sharded, sharded_size
 
     if isinstance(file, Sharded):
         return sharded_size(file)
@@ -185,6 +186,6 @@ def written(file: File, target: str) -> int:
 
 def differences(a: File, b: File, ignoring: Collection[Role] = ()) -> list[Difference]:
     """What differs between two files."""
-    from .comparing import compare
+    from .meaning.comparing import compare
 
     return compare(a, b, ignoring)

@@ -13,14 +13,14 @@ from ...lazily import names
 
 if TYPE_CHECKING:
     from ..differences import Difference
-    from .classes import register
-    from .clearing import clear, not_cleared
-    from .comparing import compare
-    from .inventory import inspect, inspect_file
-    from .layout import Layout
-    from .objects import Boolean, Function, Object, Storage, Table, Tensor, references
-    from .reader import File, load, loads, open_file
-    from .writer import dumps, save, write, written_size
+    from .codec.layout import Layout
+    from .codec.objects import Boolean, Function, Object, Storage, Table, Tensor, references
+    from .codec.reader import File, load, loads, open_file
+    from .codec.writer import dumps, save, write, written_size
+    from .meaning.classes import register
+    from .meaning.clearing import clear, not_cleared
+    from .meaning.comparing import compare
+    from .meaning.inventory import inspect, inspect_file
 
 __all__ = [
     "Boolean",
@@ -49,29 +49,29 @@ __all__ = [
 ]
 
 _ROOMS = {
-    "Boolean": "objects",
-    "clear": "clearing",
-    "compare": "comparing",
-    "Difference": "comparing",
-    "dumps": "writer",
-    "File": "reader",
-    "Function": "objects",
-    "inspect": "inventory",
-    "inspect_file": "inventory",
-    "Layout": "layout",
-    "load": "reader",
-    "loads": "reader",
-    "not_cleared": "clearing",
-    "Object": "objects",
-    "open_file": "reader",
-    "references": "objects",
-    "register": "classes",
-    "save": "writer",
-    "Storage": "objects",
-    "Table": "objects",
-    "Tensor": "objects",
-    "write": "writer",
-    "written_size": "writer",
+    "Boolean": "codec.objects",
+    "clear": "meaning.clearing",
+    "compare": "meaning.comparing",
+    "Difference": "meaning.comparing",
+    "dumps": "codec.writer",
+    "File": "codec.reader",
+    "Function": "codec.objects",
+    "inspect": "meaning.inventory",
+    "inspect_file": "meaning.inventory",
+    "Layout": "codec.layout",
+    "load": "codec.reader",
+    "loads": "codec.reader",
+    "not_cleared": "meaning.clearing",
+    "Object": "codec.objects",
+    "open_file": "codec.reader",
+    "references": "codec.objects",
+    "register": "meaning.classes",
+    "save": "codec.writer",
+    "Storage": "codec.objects",
+    "Table": "codec.objects",
+    "Tensor": "codec.objects",
+    "write": "codec.writer",
+    "written_size": "codec.writer",
 }
 """Where each name is: looking into a file need not load what writes one."""
 

@@ -12,8 +12,8 @@ from ...inventory import Inventory
 from ...roles import GLOSS, Role
 from ..changes import FOREIGN, Changes, Dropped, asked_by
 from ..differences import Difference
-from .inventory import inspect, inspect_file
-from .reader import File, open_file
+from .codec.reader import File, open_file
+from .meaning.inventory import inspect, inspect_file
 
 OTHERS = {**FOREIGN, **dict.fromkeys((".safetensors", ".pt", ".pth", ".ckpt", ".bin"), "a checkpoint")}
 """What files are called that are no Torch7 files, by the endings of their names."""
@@ -50,7 +50,7 @@ def change(file: File, changes: Changes) -> list[str]:
         names = ("use", "unwrap", "dtype", "plain")
         asked = " and ".join(name for name in names if getattr(changes, name) != getattr(Changes(), name))
         raise ClearstateError(f"{file.path} is a Torch7 file, and {asked} is for checkpoints of PyTorch")
-    from .clearing import clear
+    from .meaning.clearing import clear
 
     clear(file.root, changes.drop)
     return []
@@ -58,7 +58,7 @@ def change(file: File, changes: Changes) -> list[str]:
 
 def left(file: File, changes: Changes) -> list[str]:
     """Paths of what `change` would still change."""
-    from .clearing import not_cleared
+    from .meaning.clearing import not_cleared
 
     return not_cleared(file.root, changes.drop)
 
@@ -80,7 +80,7 @@ def aimed(file: File, target: str) -> tuple[File, list[str]]:
 def write(file: File, target: str, check: Callable[[str, File], None], watch: Callable[[BinaryIO], BinaryIO]) -> None:
     """Writes what the file holds, in its layout; ``check`` reads the finished file before it replaces anything."""
     from ..atomic import replacing
-    from .writer import write as write_graph
+    from .codec.writer import write as write_graph
 
     with replacing(target, lambda path: check(path, file)) as handle:
         write_graph(file.root, watch(handle), replace(file.layout, indices=None))
@@ -88,7 +88,7 @@ def write(file: File, target: str, check: Callable[[str, File], None], watch: Ca
 
 def size(file: File) -> int:
     """Bytes that `write` would write."""
-    from .writer import written_size
+    from .codec.writer import written_size
 
     return written_size(file.root, replace(file.layout, indices=None))
 
@@ -100,6 +100,6 @@ def written(file: File, target: str) -> int:
 
 def differences(a: File, b: File, ignoring: Collection[Role] = ()) -> list[Difference]:
     """What differs between two files."""
-    from .comparing import compare
+    from .meaning.comparing import compare
 
     return compare(a.root, b.root, ignoring=ignoring)

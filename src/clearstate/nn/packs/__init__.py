@@ -9,8 +9,8 @@ where it is. Nothing is imported before a file asks for it.
 
 from __future__ import annotations
 
-from ..registry import register
-from ..stateful import CLASSES
+from ..protocol.stateful import CLASSES
+from ..t7.registry import register
 
 PACKS: dict[str, str] = {
     "binary": "nn.BinaryLogisticRegression nn.SpatialBinaryConvolution nn.SpatialBinaryLogisticRegression",

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checks import expect
-from ..container import indented
-from ..fields import plain
-from ..memory import sequence
+from ..containers.sequential import indented
+from ..declarations.bad_input import expect
+from ..declarations.fields import plain
+from ..protocol.memory import sequence
 from .sequencers import AbstractSequencer, recurrent
 
 

@@ -9,11 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.grad import conv2d_input, conv2d_weight
 
-from ..checks import expect
-from ..convolution import SpatialConvolution
-from ..fields import plain
-from ..module import Criterion
-from ..tape import describe
+from ..declarations.bad_input import describe, expect
+from ..declarations.fields import plain
+from ..layers.windows.convolution import SpatialConvolution
+from ..protocol.module import Criterion
 
 
 class _BySigns(torch.autograd.Function):

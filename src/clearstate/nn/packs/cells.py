@@ -6,17 +6,17 @@ from typing import Any, ClassVar
 
 import torch
 
-from ..activation import Sigmoid, Tanh
-from ..container import Sequential
-from ..containers import ConcatTable, ParallelTable
-from ..fields import plain
-from ..linear import Linear
-from ..noise import Dropout
-from ..pointwise import CMul
-from ..shape import Reshape
-from ..simple import Identity
-from ..table_arithmetic import CAddTable, CMulTable
-from ..tables import FlattenTable, JoinTable, NarrowTable, SelectTable, SplitTable
+from ..containers.sequential import Sequential
+from ..containers.tables import ConcatTable, ParallelTable
+from ..declarations.fields import plain
+from ..layers.activation import Sigmoid, Tanh
+from ..layers.identity import Identity
+from ..layers.linear import Linear
+from ..layers.noise import Dropout
+from ..layers.pointwise import CMul
+from ..layers.shape import Reshape
+from ..layers.table_arithmetic import CAddTable, CMulTable
+from ..layers.tables import FlattenTable, JoinTable, NarrowTable, SelectTable, SplitTable
 from .recurrent import AbstractRecurrent, LinearNoBias, SAdd, State, zeros
 
 

@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ...formats import t7
-from ..checks import expect
-from ..fields import plain
-from ..memory import carry, current, recall
-from ..module import Module
-from ..tape import describe, recording
+from ..declarations.bad_input import describe, expect
+from ..declarations.fields import plain
+from ..protocol.memory import carry, current, recall
+from ..protocol.module import Module
+from ..protocol.tape import recording
 
 GATES = {"CUDNN_LSTM": 4, "CUDNN_GRU": 3, "CUDNN_RNN_RELU": 1, "CUDNN_RNN_TANH": 1}
 """How many gates each mode has."""

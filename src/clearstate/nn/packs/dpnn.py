@@ -8,22 +8,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..activation import Log, ReLU
-from ..checks import expect, expect_share, expect_table
-from ..container import Sequential
-from ..containers import Concat, ConcatTable, DepthConcat
-from ..convolution import SpatialConvolution
-from ..decorators import Decorator
-from ..fields import index, plain
-from ..module import Module
-from ..normalization import SpatialBatchNormalization
-from ..pointwise import AddConstant, MulConstant
-from ..pooling import SpatialMaxPooling
-from ..reduction import Sum
-from ..registry import find
-from ..simple import Identity
-from ..table_arithmetic import CMulTable
-from ..tape import describe
+from ..containers.decorators import Decorator
+from ..containers.sequential import Sequential
+from ..containers.tables import Concat, ConcatTable, DepthConcat
+from ..declarations.bad_input import describe, expect, expect_share, expect_table
+from ..declarations.fields import index, plain
+from ..layers.activation import Log, ReLU
+from ..layers.identity import Identity
+from ..layers.normalization import SpatialBatchNormalization
+from ..layers.pointwise import AddConstant, MulConstant
+from ..layers.reduction import Sum
+from ..layers.table_arithmetic import CMulTable
+from ..layers.windows.convolution import SpatialConvolution
+from ..layers.windows.pooling import SpatialMaxPooling
+from ..protocol.module import Module
+from ..t7.registry import find
 from .gradients import penalized, straight_through
 from .references import Referring
 

@@ -7,10 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..checks import expect
-from ..fields import plain
-from ..module import Module
-from ..tape import describe
+from ..declarations.bad_input import describe, expect
+from ..declarations.fields import plain
+from ..protocol.module import Module
 from .gradients import penalized
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import torch
 
-from ..activation import Sigmoid, Tanh
-from ..graph import gModule
-from ..linear import Linear
-from ..nodes import Node
-from ..noise import Dropout
-from ..normalization import BatchNormalization
-from ..pointwise import Add
-from ..shape import Reshape
-from ..simple import Identity
-from ..table_arithmetic import CAddTable, CMulTable
-from ..tables import SplitTable
+from ..containers.graph import gModule
+from ..layers.activation import Sigmoid, Tanh
+from ..layers.identity import Identity
+from ..layers.linear import Linear
+from ..layers.noise import Dropout
+from ..layers.normalization import BatchNormalization
+from ..layers.pointwise import Add
+from ..layers.shape import Reshape
+from ..layers.table_arithmetic import CAddTable, CMulTable
+from ..layers.tables import SplitTable
+from ..protocol.nodes import Node
 
 GAMMA = 0.1
 """What the factors of a recurrent batch normalization begin with."""

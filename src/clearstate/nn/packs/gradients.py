@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..tape import handed_on, learns
+from ..protocol.tape import handed_on, learns
 
 
 class _Penalized(torch.autograd.Function):

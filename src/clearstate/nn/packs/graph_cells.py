@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..fields import plain
+from ..declarations.fields import plain
 from .cells import FastLSTM
 from .gate_graphs import grid_graph
 from .recurrent import AbstractRecurrent, State, zeros

@@ -10,11 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..average_pooling import SpatialAveragePooling
-from ..checks import expect, expect_share, expect_table
-from ..fields import plain
-from ..module import Module
-from ..tape import describe
+from ..declarations.bad_input import describe, expect, expect_share, expect_table
+from ..declarations.fields import plain
+from ..layers.windows.average_pooling import SpatialAveragePooling
+from ..protocol.module import Module
 from .references import Referring
 
 

@@ -1,6 +1,6 @@
 """inn (imagine-nn): pooling of regions and pyramids, stochastic pooling, and fixed affine layers.
 
-Its pooling and normalization layers that nn has, too, are nn's under other names: see `clearstate.nn.packages`.
+Its pooling and normalization layers that nn has, too, are nn's under other names: see `clearstate.nn.t7.packages`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...formats import t7
-from ..activation import Power
-from ..adaptive_pooling import SpatialAdaptiveMaxPooling
-from ..average_pooling import SpatialAveragePooling
-from ..checks import expect, expect_table
-from ..container import Sequential
-from ..containers import Concat, ConcatTable
-from ..fields import index, plain
-from ..module import Module
-from ..padding import SpatialZeroPadding
-from ..pointwise import AddConstant, MulConstant
-from ..shape import View
-from ..simple import Contiguous, Identity
-from ..table_arithmetic import CDivTable
-from ..tape import describe, recording
+from ..containers.sequential import Sequential
+from ..containers.tables import Concat, ConcatTable
+from ..declarations.bad_input import describe, expect, expect_table
+from ..declarations.fields import index, plain
+from ..layers.activation import Power
+from ..layers.identity import Contiguous, Identity
+from ..layers.pointwise import AddConstant, MulConstant
+from ..layers.shape import View
+from ..layers.table_arithmetic import CDivTable
+from ..layers.windows.adaptive_pooling import SpatialAdaptiveMaxPooling
+from ..layers.windows.average_pooling import SpatialAveragePooling
+from ..layers.windows.padding import SpatialZeroPadding
+from ..protocol.module import Module
+from ..protocol.tape import recording
 
 
 class MeanSubtraction(Module, typename="inn.MeanSubtraction"):

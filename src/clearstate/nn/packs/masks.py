@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..decorators import Decorator
-from ..fields import plain
-from ..lookup import LookupTable
-from ..module import Criterion
-from ..ownership import mapped, tensors
-from ..tape import describe
+from ..containers.decorators import Decorator
+from ..declarations.bad_input import describe
+from ..declarations.fields import plain
+from ..layers.lookup import LookupTable
+from ..protocol.module import Criterion
+from ..protocol.ownership import mapped, tensors
 
 
 def rows_of_zeros(input: Any, n_input_dim: int) -> Tensor:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..activation import Abs, Sigmoid, SoftMax, Sqrt
-from ..container import Sequential
-from ..containers import MapTable
-from ..fields import plain
-from ..linear import Linear
-from ..pointwise import MulConstant
-from ..reduction import Max, Min, Sum
-from ..shape import Transpose, Unsqueeze, View
-from ..table_arithmetic import CAddTable, CMulTable, CSubTable
-from ..tables import JoinTable, NarrowTable, SelectTable
+from ..containers.sequential import Sequential
+from ..containers.tables import MapTable
+from ..declarations.fields import plain
+from ..layers.activation import Abs, Sigmoid, SoftMax, Sqrt
+from ..layers.linear import Linear
+from ..layers.pointwise import MulConstant
+from ..layers.reduction import Max, Min, Sum
+from ..layers.shape import Transpose, Unsqueeze, View
+from ..layers.table_arithmetic import CAddTable, CMulTable, CSubTable
+from ..layers.tables import JoinTable, NarrowTable, SelectTable
 from .cells import GRU, branches, chain, lanes
 
 OPERATIONS: dict[str, Callable[[], Any]] = {

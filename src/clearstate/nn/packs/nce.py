@@ -14,11 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...formats import t7
-from ..checks import expect, expect_table
-from ..fields import plain
-from ..linear import Linear
-from ..module import Criterion
-from ..tape import describe
+from ..declarations.bad_input import describe, expect, expect_table
+from ..declarations.fields import plain
+from ..layers.linear import Linear
+from ..protocol.module import Criterion
 from .alias import AliasMultinomial
 
 EPSILON = 1e-7

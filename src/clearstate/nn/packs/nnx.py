@@ -12,19 +12,17 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ...formats import t7
-from ..activation import Sqrt, Square, Threshold
-from ..checks import expect
-from ..connections import one_to_one
-from ..container import Sequential, lent
-from ..fields import index, plain
-from ..map_convolution import SpatialConvolutionMap
-from ..module import Module
-from ..normalization import averaging, fixed
-from ..of_tensor import _OfTensor
-from ..reduction import Sum
-from ..shape import Replicate, due_dimension
-from ..table_arithmetic import CDivTable, CSubTable
-from ..tape import describe
+from ..containers.sequential import Sequential, lent
+from ..declarations.bad_input import describe, expect
+from ..declarations.fields import index, plain
+from ..layers.activation import Sqrt, Square, Threshold
+from ..layers.normalization import averaging, fixed
+from ..layers.reduction import Sum
+from ..layers.shape import Replicate, due_dimension
+from ..layers.table_arithmetic import CDivTable, CSubTable
+from ..layers.windows.connections import one_to_one
+from ..layers.windows.map_convolution import SpatialConvolutionMap
+from ..protocol.module import Module, _OfTensor
 from .references import Referring
 
 LEAST = 1e-3

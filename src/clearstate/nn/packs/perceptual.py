@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checks import expect
-from ..container import Container, Sequential
-from ..criterions import MSECriterion, SmoothL1Criterion
-from ..fields import plain
-from ..module import Criterion, Module
-from ..reduction import Mean
-from ..tape import Way, calls, recording
+from ..containers.sequential import Container, Sequential
+from ..criterions.elements import MSECriterion, SmoothL1Criterion
+from ..declarations.bad_input import expect
+from ..declarations.fields import plain
+from ..layers.reduction import Mean
+from ..protocol.module import Criterion, Module
+from ..protocol.tape import Way, calls, recording
 from .fast_neural_style import DeepDreamLoss, GramMatrix
 from .gradients import penalized
 

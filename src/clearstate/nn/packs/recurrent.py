@@ -13,15 +13,14 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ...formats import t7
-from ..checks import expect
-from ..container import Container, Sequential, indented
-from ..fields import plain
-from ..linear import Linear
-from ..memory import carry, recall
-from ..module import Module
-from ..ownership import tensors
-from ..simple import Identity
-from ..tape import describe
+from ..containers.sequential import Container, Sequential, indented
+from ..declarations.bad_input import describe, expect
+from ..declarations.fields import plain
+from ..layers.identity import Identity
+from ..layers.linear import Linear
+from ..protocol.memory import carry, recall
+from ..protocol.module import Module
+from ..protocol.ownership import tensors
 from .gradients import penalized
 from .references import Referring
 
@@ -229,9 +228,9 @@ class Recurrent(AbstractRecurrent):
         rho: int | None = 99999,
         merge: torch.nn.Module | None = None,
     ) -> None:
-        from ..activation import Sigmoid
-        from ..pointwise import Add
-        from ..table_arithmetic import CAddTable
+        from ..layers.activation import Sigmoid
+        from ..layers.pointwise import Add
+        from ..layers.table_arithmetic import CAddTable
 
         super().__init__()
         self.rho = rho
@@ -254,7 +253,7 @@ class Recurrent(AbstractRecurrent):
             fields.pop(made_of_the_others, None)
 
     def to_object(self, obj: Any, writing: Any) -> None:
-        from ..containers import ParallelTable
+        from ..containers.tables import ParallelTable
 
         start, first, feedback, transfer, merge = (_as_any(m) for m in self.children_list())
         later = Sequential(ParallelTable().add(first).add(feedback), merge, transfer).train(self.training)

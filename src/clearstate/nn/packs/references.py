@@ -9,8 +9,8 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from ...formats import t7
-from ...formats.t7.classes import Left, lookup
-from ..module import Module
+from ...formats.t7.meaning.classes import Left, lookup
+from ..protocol.module import Module
 
 
 class Clones(NamedTuple):
@@ -83,7 +83,7 @@ class Referring(Module):
                 clones.other.clear_state()
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        from ..sharing import SharingKept
+        from ..protocol.sharing import SharingKept
 
         fn = fn if isinstance(fn, SharingKept) else SharingKept(fn)
         for clones in self.__dict__.get("clones", {}).values():

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checks import expect, expect_table
-from ..fields import plain
-from ..module import Criterion, Module
-from ..tape import describe, handed_on, learns
+from ..declarations.bad_input import describe, expect, expect_table
+from ..declarations.fields import plain
+from ..protocol.module import Criterion, Module
+from ..protocol.tape import handed_on, learns
 from .gradients import straight_through
 
 EPSILON = 1e-8
@@ -242,7 +242,7 @@ class VRClassReward(Criterion):
     size_average: bool = True
 
     def __init__(self, module: torch.nn.Module, scale: float = 1, criterion: Criterion | None = None) -> None:
-        from ..criterions import MSECriterion
+        from ..criterions.elements import MSECriterion
 
         super().__init__()
         self.__dict__["module"] = module  # no child: it is not the loss's to convert

@@ -10,7 +10,7 @@ with rnn.sequence():                      # step by step: the state is carried w
         y = net.get(0)(step)
 """
 
-from ..memory import sequence
+from ..protocol.memory import sequence
 from .attention import RecurrentAttention
 from .cells import GRU, LSTM, FastLSTM
 from .graph_cells import BNFastLSTM, Grid2DLSTM

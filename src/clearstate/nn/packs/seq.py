@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..checks import expect
-from ..container import Container, Sequential
-from ..containers import ConcatTable
-from ..fields import index, plain
-from ..linear import Linear
-from ..memory import carry, current, recall
-from ..module import Module
-from ..noise import Dropout
-from ..shape import Transpose
-from ..table_arithmetic import CAddTable
-from ..tape import describe, recording
+from ..containers.sequential import Container, Sequential
+from ..containers.tables import ConcatTable
+from ..declarations.bad_input import describe, expect
+from ..declarations.fields import index, plain
+from ..layers.linear import Linear
+from ..layers.noise import Dropout
+from ..layers.shape import Transpose
+from ..layers.table_arithmetic import CAddTable
+from ..protocol.memory import carry, current, recall
+from ..protocol.module import Module
+from ..protocol.tape import recording
 from .masks import rows_of_zeros
 from .references import Referring
 from .sequencers import WHEN

@@ -6,10 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ..checks import expect_table
-from ..fields import plain
-from ..module import Criterion
-from ..tape import describe
+from ..declarations.bad_input import describe, expect_table
+from ..declarations.fields import plain
+from ..protocol.module import Criterion
 
 
 class _OverSteps(Criterion):

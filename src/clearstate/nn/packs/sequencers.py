@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checks import expect_table
-from ..container import Container, Sequential, indented
-from ..containers import ConcatTable
-from ..fields import plain
-from ..memory import current, sequence
-from ..ownership import mapped
-from ..tables import JoinTable, ZipTable
-from ..tape import describe, recording
+from ..containers.sequential import Container, Sequential, indented
+from ..containers.tables import ConcatTable
+from ..declarations.bad_input import describe, expect_table
+from ..declarations.fields import plain
+from ..layers.tables import JoinTable, ZipTable
+from ..protocol.memory import current, sequence
+from ..protocol.ownership import mapped
+from ..protocol.tape import recording
 from .dpnn import ReverseTable
 from .recurrent import AbstractRecurrent, Recursor
 from .references import Referring

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..checks import expect_table
-from ..module import Module
+from ..declarations.bad_input import expect_table
+from ..protocol.module import Module
 
 
 class ExpandAs(Module):

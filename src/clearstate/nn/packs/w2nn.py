@@ -9,13 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checks import expect, expect_table
-from ..container import Sequential
-from ..convolution import SpatialConvolution
-from ..fields import index, plain
-from ..module import Criterion, Module
-from ..ownership import mapped
-from ..tape import describe
+from ..containers.sequential import Sequential
+from ..declarations.bad_input import describe, expect, expect_table
+from ..declarations.fields import index, plain
+from ..layers.windows.convolution import SpatialConvolution
+from ..protocol.module import Criterion, Module
+from ..protocol.ownership import mapped
 from .gradients import straight_through
 
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ..fields import plain
-from ..module import Module
+from ..declarations.fields import plain
+from ..protocol.module import Module
 from .seq import SeqGRU, SeqLSTM, _Sequence
 
 EPSILON = 1e-16

@@ -1,1 +1,1 @@
-"""The catalog's entries, a file for each Torch7 package; `clearstate.formats.t7.classes` says what an entry is."""
+"""The catalog's entries, a file for each Torch7 package; `meaning.classes` says what an entry is."""

@@ -4,7 +4,7 @@ Class weights are constants. The tensors that hold one number are made as the co
 behind them writes to their first element without resizing them: an empty one would crash Torch7.
 """
 
-from ..classes import absent, holding, register, table, tensor, tensors, value
+from ..meaning.classes import absent, holding, register, table, tensor, tensors, value
 
 OUTPUT = absent("output_tensor")
 """The loss as a tensor of one element, which the first forward makes."""

@@ -4,7 +4,7 @@ The modes a user sets (``fmode``, ``bdmode``, ``bwmode``, ``fastest_mode``) and 
 ``algorithm``) are kept. Descriptors never reach a file: the classes drop them as they are written.
 """
 
-from ..classes import absent, emptied, register, storage, value
+from ..meaning.classes import absent, emptied, register, storage, value
 
 CONVOLUTION = absent(
     "iSize oSize pad stride dilation iDesc oDesc oDescForBias oDescBias weightDesc biasDesc convDesc convDescData "

@@ -1,6 +1,6 @@
 """cunn: a net copied to several GPUs. The first copy is the model; the others, and each one's share of a batch, go."""
 
-from ..classes import absent, clones, emptied, register, table, value
+from ..meaning.classes import absent, clones, emptied, register, table, value
 
 # `flattenedParams` are views of the parameters that the next forward makes again; `modules` holds more than the model
 # in files of class version 0 and 1 only. Names with `_gpu` are those of the first versions.

@@ -6,7 +6,7 @@ dpnn puts its classes in nn's name space. Its settings for writing files (``dpnn
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..classes import absent, emptied, extend, register, table, tensor, tensors, where
+from ..meaning.classes import absent, emptied, extend, register, table, tensor, tensors, where
 
 # What its methods leave on any module: a contiguous copy of the input, whether the input was a single sample, and the
 # gradients that `updateGradParameters` averages, which are an optimizer's state.

@@ -7,7 +7,7 @@ texture_nets has running statistics.
 from collections.abc import Mapping
 from typing import Any
 
-from ..classes import absent, register, tensor, value, where
+from ..meaning.classes import absent, register, tensor, value, where
 
 
 def has_statistics(module: Mapping[Any, Any]) -> bool:

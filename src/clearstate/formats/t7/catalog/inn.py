@@ -1,6 +1,6 @@
 """inn (imagine-nn): pooling of regions, fixed affine layers, and old names of nn's pooling layers."""
 
-from ..classes import absent, register, table, tensor, value
+from ..meaning.classes import absent, register, table, tensor, value
 
 register("inn.SpatialMaxPooling", "nn.SpatialMaxPooling")
 register("inn.SpatialAveragePooling", "nn.SpatialAveragePooling")

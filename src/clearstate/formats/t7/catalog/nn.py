@@ -8,7 +8,7 @@ empty one does: the next forward resizes it. Where the next forward would not, t
 from collections.abc import Mapping
 from typing import Any
 
-from ..classes import absent, clones, emptied, register, storage, table, tensor, tensors, value, where, zeros
+from ..meaning.classes import absent, clones, emptied, register, storage, table, tensor, tensors, value, where, zeros
 
 # What `parameters` returns and nn's hessian.lua leaves, on any module.
 register(

@@ -8,8 +8,8 @@ source a node was made (``_debugLabel``) is code.
 from collections.abc import Mapping
 from typing import Any
 
-from ..classes import absent, register, same, table, tensor, tensors, where
-from ..objects import Object, Table
+from ..codec.objects import Object, Table
+from ..meaning.classes import absent, register, same, table, tensor, tensors, where
 
 
 def receives(data: Mapping[Any, Any]) -> bool:

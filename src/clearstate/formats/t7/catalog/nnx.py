@@ -1,6 +1,6 @@
 """nnx: layers of images, some of them older than nn's own, in nn's name space."""
 
-from ..classes import absent, register, storage, tensor
+from ..meaning.classes import absent, register, storage, tensor
 
 # The nets and functions inside are modules in fields; they leave what this one then holds too. A forward asks for the
 # sizes of `coef`, so it is of two dimensions from the beginning.

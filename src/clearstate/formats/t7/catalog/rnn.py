@@ -4,7 +4,7 @@ So is the state a user carries from one sequence to the next (``userPrevOutput``
 and Torch7's `clearState` and `forget` drop it. ``rho`` is a hyper-parameter though a Sequencer sets it.
 """
 
-from ..classes import Transient, absent, clones, extend, holding, register, table, tensor, value, zeros
+from ..meaning.classes import Transient, absent, clones, extend, holding, register, table, tensor, value, zeros
 
 
 def of_2015(transient: Transient) -> Transient:

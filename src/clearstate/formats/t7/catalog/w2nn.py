@@ -1,6 +1,6 @@
 """w2nn: waifu2x's layers and losses. Its losses keep a loss for each sample beside the total."""
 
-from ..classes import absent, register, table, tensor
+from ..meaning.classes import absent, register, table, tensor
 
 register("w2nn.LeakyReLU", transient=tensor("negative"))
 register("w2nn.InplaceClip01")

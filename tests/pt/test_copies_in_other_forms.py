@@ -290,3 +290,18 @@ def test_gradients_are_no_copy(key: str, tmp_path: Path) -> None:
 def test_tables_of_moments_go_with_the_optimizer(key: str, tmp_path: Path) -> None:
     for held in (COPY, VALUES):
         assert set(cleared({"model": STATE, "optimizer": {**adam(), key: held}}, tmp_path)) == {"model"}
+
+
+def test_nothing_is_left_of_a_callback_whose_average_became_the_model(tmp_path: Path) -> None:
+    held = {"decay": 0.9, "ema_state_dict": COPY, "history": [torch.ones(7)]}
+    torch.save(lightning({"EMA": held}), tmp_path / "old.pt")
+    for use in ("ema", "model"):
+        report = cs.clear_file(tmp_path / "old.pt", tmp_path / "new.safetensors", use=use)
+        assert report.done[-1] == "safetensors holds tensors only: pytorch-lightning_version has no place there"
+        assert set(cleared(lightning({"EMA": held}), tmp_path, use=use)) == {"pytorch-lightning_version", "state_dict"}
+
+
+def test_what_has_no_place_in_safetensors_is_named_by_its_place(tmp_path: Path) -> None:
+    torch.save([STATE, adam(), 7], tmp_path / "old.pt")
+    report = cs.clear_file(tmp_path / "old.pt", tmp_path / "new.safetensors")
+    assert report.done == ("safetensors holds tensors only: [2] has no place there",)

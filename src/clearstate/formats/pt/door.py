@@ -108,7 +108,8 @@ def _left_behind(file: File) -> list[str]:
     keys, model = main_model(file.root)
     if is_module(model) or is_program(model):
         return ["safetensors holds tensors only: the module's structure is not in the new file"]
-    others = [str(key) for key in file.root if key not in keys] if keys else []
+    pairs = file.root.items() if isinstance(file.root, dict) else enumerate(file.root)
+    others = [path_of((key,)) for key, value in pairs if key != keys[0] and value is not None] if keys else []
     verb = "has" if len(others) == 1 else "have"
     return [f"safetensors holds tensors only: {some(others, 5)} {verb} no place there"] if others else []
 

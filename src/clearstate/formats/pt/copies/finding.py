@@ -27,7 +27,7 @@ from ..layout.programs import (
 )
 from ..pickle.stubs import LEAVES, Global, Stub, Tensor, Value, children
 from .matching import Model, own_names
-from .tables import Numbers, entries_of, is_floating, listed, named, nested, numbers_of
+from .tables import Numbers, entries_of, listed, named, nested, numbers_of
 
 PREFIXES = ("model_ema.", "ema_model.", "averaged_model.")
 """How names begin, among those of the model, of what an averaged copy holds."""
@@ -223,8 +223,9 @@ class _Search:
                     said.append(node)
             if node.depth < DEEPEST:
                 stack.extend(reversed(list(self.below(node))))
+        least = min((sum(t.numel for t in model.tensors.values()) for model in self.models), default=2) // 2
         for node in said:  # a name says that it is an average, and nothing in it could be compared
-            if not node.within and not any(above.copy for above in node.up()) and _has_numbers(node.value):
+            if not node.within and not any(above.copy for above in node.up()) and _has_weights(node.value, least):
                 self.note(node, "average")
         return self.merged()
 
@@ -373,14 +374,16 @@ def _values(root: Value) -> Iterator[Value]:
                 yield value
 
 
-def _has_numbers(value: Value) -> bool:
-    """Whether floating tensors with a size are in a value."""
+def _has_weights(value: Value, least: int) -> bool:
+    """Whether floating tensors are in a value that can be weights: a matrix, or so many numbers in vectors."""
     stack = [(value, 0)]
     while stack:
         value, depth = stack.pop()
-        if (tensor := tensor_in(value)) is not None:
-            if tensor.size and is_floating(tensor.dtype):
-                return True
+        if (numbers := numbers_of(value, 0)) is not None:
+            if numbers.size and numbers.is_floating:
+                least -= numbers.numel
+                if len(numbers.size) > 1 or least <= 0:
+                    return True
         elif depth < DEEP and type(value) not in LEAVES:
             stack.extend((item, depth + 1) for _, item in children(value))
     return False
